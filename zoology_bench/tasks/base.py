@@ -1,0 +1,70 @@
+"""What every task is: a configuration that is its own generator of rows."""
+
+import abc
+import hashlib
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from torch import Tensor
+
+from zoology_bench.data.batch import Batch
+from zoology_bench.data.layout import PublicLayout
+
+SPLITS = ("train", "select", "report")
+"""train: fresh rows every step; select: learning rates and stopping; report: looked at once, at the end."""
+
+N_HASHED_ROWS = 1000
+
+
+@dataclass(kw_only=True, slots=True)
+class Task(abc.ABC):
+    """Base of every task's configuration; the configuration is the task."""
+
+    name: ClassVar[str]
+    """The key in TASKS."""
+    version: ClassVar[int]
+    """Raised whenever any row of any configuration can change."""
+
+    vocab_size: int = 8192
+    """Number of token ids; the model's embedding has as many rows."""
+    seq_len: int = 64
+    """Tokens per row, T."""
+    data_seed: int = 0
+    """Addresses the select and report rows of every training seed."""
+
+    def build(self) -> Self:
+        """The task itself: rows come straight from the configuration."""
+        return self
+
+    @abc.abstractmethod
+    def rows(
+        self, split: str, seed: int, start: int, stop: int, device: str = "cpu"
+    ) -> Batch:
+        """Rows start..stop-1 of a split: a pure function, row by row, of configuration and version.
+
+        Args:
+            split: train, select or report.
+            seed: the training seed for train, ``data_seed`` for select and report.
+            start: first row.
+            stop: one past the last row.
+            device: where the tensors live; the bits are the same on every device.
+
+        Raises:
+            ValueError: unknown split, or not 0 <= start <= stop.
+        """
+
+    @abc.abstractmethod
+    def public_layout(self) -> PublicLayout:
+        """What a model may know in advance; never an answer."""
+
+    def data_hash(self) -> str:
+        """sha256 of report rows 0..999: little-endian int64 inputs, targets, query_pos, C order."""
+        batch = self.rows("report", self.data_seed, 0, N_HASHED_ROWS)
+        digest = hashlib.sha256()
+        for tensor in (batch.inputs, batch.targets, batch.query_pos):
+            digest.update(_little_endian_bytes(tensor))
+        return digest.hexdigest()
+
+
+def _little_endian_bytes(tensor: Tensor) -> bytes:
+    return tensor.contiguous().cpu().numpy().astype("<i8").tobytes()

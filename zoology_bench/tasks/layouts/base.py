@@ -1,0 +1,72 @@
+"""A layout decides where pairs and queries stand; which tokens stand there is decided elsewhere."""
+
+import abc
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from zoology_bench.tasks.distance import DistanceLaw, LawTable
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayoutSpec:
+    """The integers a layout works from (already validated one by one)."""
+
+    seq_len: int
+    n_kv_pairs: int
+    """P, pairs written."""
+    n_queries: int
+    """Q, keys asked (absent ones included: they are placed as if they asked a pair)."""
+    n_rebound: int
+    """R, how many of the P pairs re-bind a key that another pair of the row also writes."""
+    distance: DistanceLaw | None
+    binding: DistanceLaw | None
+    """Law of the binding distance (probe only)."""
+    power_a: float
+
+
+@dataclass(kw_only=True, slots=True)
+class Placement:
+    """Positions of one block of rows, int64."""
+
+    pair_pos: Tensor
+    """(B, P) position of each pair's key, ascending; its value stands at +1. May be an expanded view."""
+    query_pos: Tensor
+    """(B, Q) positions of the queries."""
+    asked: Tensor
+    """(B, Q) index into pair_pos of the last write of the asked key. May be an expanded view."""
+    key_id: Tensor | None
+    """(B, P) in 0..P-R-1, equal where two pairs write the same key; None when R = 0 (all distinct)."""
+
+
+class Layout(abc.ABC):
+    """One layout bound to its numbers: validates at construction, then places rows."""
+
+    name: ClassVar[str]
+
+    spec: LayoutSpec
+
+    @abc.abstractmethod
+    def __init__(self, spec: LayoutSpec) -> None:
+        """Build integer tables.
+
+        Raises:
+            ValueError: infeasible; names the ``task.`` fields, their values and the limit.
+        """
+
+    @property
+    @abc.abstractmethod
+    def distances(self) -> LawTable:
+        """The marginal law of the interaction distance."""
+
+    @abc.abstractmethod
+    def place(self, keys: Tensor) -> Placement:
+        """Place one block of rows.
+
+        Args:
+            keys: (B,) row keys; every random bit derives from them, so a row does not depend on B.
+
+        Raises:
+            RuntimeError: a row that could not be placed after every retry; never drops one.
+        """
