@@ -1,0 +1,13 @@
+"""Sequence mixers: causal maps (B, T, D) -> (B, T, D), one file each."""
+
+from zoology_bench.mixers.attention import AttentionConfig
+from zoology_bench.mixers.base import INITS, Mixer, MixerConfig
+from zoology_bench.mixers.base_conv import BaseConvConfig
+from zoology_bench.mixers.hybrid import HybridConfig
+from zoology_bench.mixers.torch_module import TorchModuleConfig
+
+MIXERS: dict[str, type[MixerConfig]] = {
+    cls.name: cls for cls in (AttentionConfig, BaseConvConfig, HybridConfig, TorchModuleConfig)
+}
+
+__all__ = ["INITS", "MIXERS", "Mixer", "MixerConfig"]

@@ -1,0 +1,141 @@
+"""BaseConv, the gated convolution of arXiv:2312.04927 (Definition 4.1).
+
+Letters: B batch, T time, D d_model, K filter taps.
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from einops import rearrange
+from torch import Tensor, nn
+
+from zoology_bench.kernels import causal_conv
+from zoology_bench.mixers.base import Mixer, MixerConfig, State, init_linear_, linear
+from zoology_bench.mixers.filters import (
+    FILTERS,
+    ExplicitFilter,
+    ImplicitFilter,
+    init_filter_,
+)
+from zoology_bench.validation import check_int, check_name
+
+VARIANTS = ("paper", "official")
+
+
+@dataclass(kw_only=True, slots=True)
+class BaseConvConfig(MixerConfig):
+    """``y = (u W + b1) * (h conv u + b2)``: a gate times a causal convolution, per channel."""
+
+    name: ClassVar[str] = "base_conv"
+    recipe_lr: ClassVar[float] = 1e-2
+
+    filters: list[str] = field(default_factory=lambda: ["short", "explicit"])
+    """Filter of each layer, cycled: short (kernel_size taps), explicit (one tap per lag) or
+    implicit (a small network of the lag). Long before short trains far worse."""
+    kernel_size: int = 3
+    """Taps of the short filters."""
+    variant: str = "paper"
+    """paper, or official: the published code's layer, which adds u to the result and once more
+    to every long convolution."""
+
+    def __post_init__(self) -> None:
+        if not self.filters:
+            raise ValueError("model.mixer.filters=[] must name at least one filter")
+        for kind in self.filters:
+            check_name("model.mixer.filters", kind, FILTERS)
+        check_int("model.mixer.kernel_size", self.kernel_size, 1)
+        check_name("model.mixer.variant", self.variant, VARIANTS)
+
+    @property
+    def exact_causal(self) -> bool:
+        # A long filter goes through the FFT above the crossover length.
+        return all(kind == "short" for kind in self.filters)
+
+    def filter_of(self, layer_idx: int) -> str:
+        """The kind of filter of one layer."""
+        return self.filters[layer_idx % len(self.filters)]
+
+    def build(self, d_model: int, seq_len: int, layer_idx: int, n_layers: int) -> "BaseConv":
+        kind = self.filter_of(layer_idx)
+        official = self.variant == "official"
+        if kind == "implicit":
+            taps = ImplicitFilter(d_model, seq_len, official=official)
+        else:
+            taps = ExplicitFilter(d_model, self.kernel_size if kind == "short" else seq_len)
+        return BaseConv(d_model, taps, residual=official, conv_skip=official and kind != "short")
+
+    def init_(
+        self,
+        module: nn.Module,
+        scheme: str,
+        layer_idx: int,
+        n_layers: int,
+        generator: torch.Generator,
+    ) -> None:
+        assert isinstance(module, BaseConv)
+        kind = self.filter_of(layer_idx)
+        init_linear_(module.gate, scheme, generator)
+        init_filter_(module.filter, kind, scheme, generator)
+        nn.init.zeros_(module.conv_bias)
+        if scheme == "recipe" and kind == "short":
+            # "Bind then sum": this layer multiplies each token by the one before it, the long
+            # filter's layer adds the products up. Step 0 still scores chance.
+            nn.init.eye_(module.gate.weight)
+
+
+class BaseConv(Mixer):
+    """One gated causal convolution.
+
+    Args:
+        d_model: width D.
+        taps: maps a length T to the filters (D, K), K <= T.
+        residual: add u to the output (``official``).
+        conv_skip: add u to the convolution (``official``, long filters).
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        taps: ExplicitFilter | ImplicitFilter,
+        *,
+        residual: bool = False,
+        conv_skip: bool = False,
+    ) -> None:
+        super().__init__()
+        self.gate = linear(d_model, d_model, bias=True)
+        self.filter = taps
+        self.conv_bias = nn.Parameter(torch.empty(d_model))
+        self.residual = residual
+        self.conv_skip = conv_skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Mix (B, T, D) causally into (B, T, D)."""
+        mixed = self.gate(x) * (self._conv(x) + self.conv_bias)
+        return mixed + x if self.residual else mixed
+
+    def init_state(self, batch_size: int) -> State:
+        weight = self.gate.weight
+        return {"past": weight.new_empty(batch_size, 0, weight.shape[0])}
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        window = torch.cat([state["past"], x[:, None]], dim=1)
+        # The last row of the window is lag 0.
+        taps = self.filter(window.shape[1]).flip(-1)
+        conv = torch.einsum("bkd,dk->bd", window[:, -taps.shape[1] :], taps)
+        if self.conv_skip:
+            conv = conv + x
+        y = self.gate(x) * (conv + self.conv_bias)
+        kept = min(window.shape[1], self.filter.max_lag)
+        past = window[:, window.shape[1] - kept :].clone()
+        return (y + x if self.residual else y), {"past": past}
+
+    def state_bytes(self, seq_len: int) -> int:
+        """The inputs that a later output can still reach: min(T, K - 1) D numbers."""
+        weight = self.gate.weight
+        return min(seq_len, self.filter.max_lag) * weight.shape[0] * weight.element_size()
+
+    def _conv(self, x: Tensor) -> Tensor:
+        y = causal_conv(rearrange(x, "b t d -> b d t"), self.filter(x.shape[1]))
+        y = rearrange(y, "b d t -> b t d")
+        return y + x if self.conv_skip else y
