@@ -1,4 +1,4 @@
-"""The only thing that passes from a task to everything else: integer rows and where to look in them."""
+"""What passes from a task to everything else: integer rows and where to look in them."""
 
 from dataclasses import dataclass, fields
 from typing import Self
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 IGNORE = -100
-"""Target at positions that carry no label (the default ``ignore_index`` of torch's cross entropy)."""
+"""Target where there is no label (the default ``ignore_index`` of torch's cross entropy)."""
 
 
 @dataclass(kw_only=True, slots=True)

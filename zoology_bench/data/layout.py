@@ -1,4 +1,4 @@
-"""What a model may know of a task in advance: which tokens are keys and values, and where roles can stand.
+"""What a model may know of a task in advance: which tokens play which role, and where.
 
 Never an answer, never a position of a particular row.
 """
@@ -70,7 +70,7 @@ class PublicLayout:
     """Distances lie on min_distance + distance_step * n."""
 
     def written(self, tokens: Tensor) -> Tensor:
-        """(B, T) bool: positions of keys of written pairs, i.e. a key token followed by a value token.
+        """(B, T) bool: keys of written pairs, i.e. a key token followed by a value token.
 
         In ``triples`` the position decides instead (i mod 3 == 0): there a query stands right
         before the next triple's key, never before a value, so both readings agree.

@@ -1,5 +1,6 @@
-"""Counter-based random bits: draw (row, stream, attempt, j) is a pure function, so rows never depend on batching.
+"""Counter-based random bits: every draw is a pure function of (row, stream, attempt, j).
 
+So rows never depend on how they are batched.
 ``draw = mix(row_key[i] + column_key[stream, attempt, j])`` with splitmix64's finaliser as ``mix``.
 Column keys are themselves mixed counters, not an arithmetic progression: two rows can then share
 single 64-bit coincidences only, never a shifted segment.
@@ -17,6 +18,9 @@ from torch import Tensor
 
 BIT_STREAM_VERSION = 1
 """Part of every hashed tag: raise it if any bit of any draw can change."""
+
+_NUMPY_ON_CPU = True
+"""Cleared by tests, to prove that the torch path gives the same bits."""
 
 if sys.byteorder != "little":
     raise ImportError("zoology_bench.data views 64-bit draws as smaller lanes: little endian only")
@@ -56,7 +60,7 @@ def _mix_numpy(z: np.ndarray) -> None:
 
 def mix(z: Tensor) -> Tensor:
     """splitmix64's finaliser, in place; z is contiguous int64."""
-    if z.device.type == "cpu":
+    if _NUMPY_ON_CPU and z.device.type == "cpu":
         _mix_numpy(z.numpy().view(np.uint64))
         return z
     return mix_torch(z)
@@ -101,7 +105,7 @@ def lanes16(keys: Tensor, stream: int, n: int, attempt: int = 0) -> Tensor:
 
 
 def bounded(bits32: Tensor, bound: Tensor | int) -> Tensor:
-    """int64 in [0, bound) from 32 random bits by multiply-shift; probability error below bound / 2^32."""
+    """int64 in [0, bound) from 32 random bits by multiply-shift; relative error bound / 2^32."""
     return ((bits32.to(torch.int64) & 0xFFFFFFFF) * bound) >> 32
 
 
@@ -111,7 +115,7 @@ def sort_rows(x: Tensor) -> Tensor:
     Never ask for indices: ties would be broken differently on different devices. Pack the index
     into the low bits instead. NumPy's sort is ten times faster than torch's on CPU.
     """
-    if x.device.type == "cpu":
+    if _NUMPY_ON_CPU and x.device.type == "cpu":
         x = x.contiguous()
         x.numpy().sort(-1)
         return x

@@ -5,13 +5,15 @@ import hashlib
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+import torch
 from torch import Tensor
 
 from zoology_bench.data.batch import Batch
 from zoology_bench.data.layout import PublicLayout
+from zoology_bench.validation import check_int, check_name
 
 SPLITS = ("train", "select", "report")
-"""train: fresh rows every step; select: learning rates and stopping; report: looked at once, at the end."""
+"""train: fresh rows every step; select: learning rates and stopping; report: the end's tables."""
 
 N_HASHED_ROWS = 1000
 
@@ -37,9 +39,7 @@ class Task(abc.ABC):
         return self
 
     @abc.abstractmethod
-    def rows(
-        self, split: str, seed: int, start: int, stop: int, device: str = "cpu"
-    ) -> Batch:
+    def rows(self, split: str, seed: int, start: int, stop: int, device: str = "cpu") -> Batch:
         """Rows start..stop-1 of a split: a pure function, row by row, of configuration and version.
 
         Args:
@@ -64,6 +64,25 @@ class Task(abc.ABC):
         for tensor in (batch.inputs, batch.targets, batch.query_pos):
             digest.update(_little_endian_bytes(tensor))
         return digest.hexdigest()
+
+
+def check_rows(split: str, seed: int, start: int, stop: int, device: str) -> torch.device:
+    """Validate the arguments of ``Task.rows``; returns the device.
+
+    Raises:
+        ValueError: names the argument, its value and the rule.
+    """
+    check_name("split", split, SPLITS)
+    check_int("seed", seed, -(1 << 63), (1 << 63) - 1)
+    check_int("start", start, 0)
+    check_int("stop", stop, start, 1 << 62)
+    try:
+        where = torch.device(device)
+    except RuntimeError:
+        raise ValueError(f"device={device!r} is no device; known: cpu, cuda, cuda:N") from None
+    if where.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device={device!r} is not available on this machine: use cpu")
+    return where
 
 
 def _little_endian_bytes(tensor: Tensor) -> bytes:

@@ -1,0 +1,7 @@
+"""Where pairs and queries stand: one file per layout, LAYOUTS by name."""
+
+from zoology_bench.tasks.layouts.base import Layout
+from zoology_bench.tasks.layouts.official import Official
+from zoology_bench.tasks.layouts.prefix import Prefix
+
+LAYOUTS: dict[str, type[Layout]] = {layout.name: layout for layout in (Official, Prefix)}

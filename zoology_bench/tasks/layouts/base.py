@@ -1,12 +1,19 @@
-"""A layout decides where pairs and queries stand; which tokens stand there is decided elsewhere."""
+"""A layout decides where pairs and queries stand; which tokens stand there is decided elsewhere.
+
+Random streams (the ``stream`` of ``data.random``): layouts number theirs freely below
+TOKEN_STREAMS, one layout per task; the numbers from there on belong to the task's tokens.
+"""
 
 import abc
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 from torch import Tensor
 
 from zoology_bench.tasks.distance import DistanceLaw, LawTable
+
+TOKEN_STREAMS = 0x7000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,20 +37,22 @@ class LayoutSpec:
 class Placement:
     """Positions of one block of rows, int64."""
 
-    pair_pos: Tensor
-    """(B, P) position of each pair's key, ascending; its value stands at +1. May be an expanded view."""
+    pair_pos: Tensor | None
+    """(B, P) position of each pair's key, ascending; its value stands at +1. None: pair i at 2i."""
     query_pos: Tensor
     """(B, Q) positions of the queries."""
-    asked: Tensor
-    """(B, Q) index into pair_pos of the last write of the asked key. May be an expanded view."""
+    asked: Tensor | None
+    """(B, Q) index of the pair that last wrote the asked key. None: query j asks pair j."""
     key_id: Tensor | None
-    """(B, P) in 0..P-R-1, equal where two pairs write the same key; None when R = 0 (all distinct)."""
+    """(B, P) in 0..P-R-1, equal where two pairs write the same key; None if all are distinct."""
 
 
 class Layout(abc.ABC):
     """One layout bound to its numbers: validates at construction, then places rows."""
 
     name: ClassVar[str]
+    takes_filler: ClassVar[bool] = True
+    """Unoccupied cells hold the task's filler; False where they always hold the blank."""
 
     spec: LayoutSpec
 
@@ -59,6 +68,18 @@ class Layout(abc.ABC):
     @abc.abstractmethod
     def distances(self) -> LawTable:
         """The marginal law of the interaction distance."""
+
+    @property
+    def distance_range(self) -> range:
+        """Every distance the layout can produce lies in this range."""
+        support = self.distances.support
+        step = int(np.gcd.reduce(np.diff(support))) if len(support) > 1 else 1
+        return range(int(support[0]), int(support[-1]) + 1, step)
+
+    @property
+    def identity(self) -> str:
+        """Everything beside the spec's integers that may change a placement, as text."""
+        return self.distances.digest()
 
     @abc.abstractmethod
     def place(self, keys: Tensor) -> Placement:
