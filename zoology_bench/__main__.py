@@ -1,0 +1,5 @@
+"""``python -m zoology_bench``."""
+
+from zoology_bench.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,207 @@
+"""The command line: parses verbs and prints; every decision is made elsewhere.
+
+Only argparse is imported here, so that ``--help`` answers at once.
+"""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+VERBS = ("run", "report", "data", "score", "ls")
+
+DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+_DESCRIPTION = """\
+Synthetic associative recall for people who design sequence models.
+
+  zoology-bench                                    the quickstart experiment
+  zoology-bench run experiment=smoke               one experiment
+  zoology-bench run task=mqar model=base_conv seed=0,1,2
+  zoology-bench key=value ...                      means run"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb and return the process's exit code.
+
+    Returns:
+        0 done, 1 a run or a check failed, 2 the input was wrong (one line on stderr),
+        130 interrupted.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words:
+        words = ["run", "experiment=quickstart"]
+    elif words[0] not in VERBS and not words[0].startswith("-"):
+        words = ["run", *words] if "=" in words[0] else words
+    options = _parse(words)
+    logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
+    try:
+        return _VERB_FUNCTIONS[options.verb](options)
+    except KeyboardInterrupt:
+        print("zoology-bench: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader went away (| head): nothing is lost, and the interpreter must not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except Exception as error:
+        return _explain(error)
+
+
+def _explain(error: Exception) -> int:
+    from zoology_bench.user_errors import translate
+
+    known = translate(error)
+    if known is None or os.environ.get("HYDRA_FULL_ERROR") == "1":
+        raise error
+    print(f"zoology-bench: {known}", file=sys.stderr)
+    return WRONG_INPUT
+
+
+class _OneLineParser(argparse.ArgumentParser):
+    """argparse without the usage block in front of every error."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(WRONG_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def _parse(words: list[str]) -> argparse.Namespace:
+    parser = _parser()
+    options, rest = parser.parse_known_args(words)
+    # argparse stops filling key=value words at the first option; the later ones belong there too.
+    if rest and (not hasattr(options, "overrides") or any(w.startswith("-") for w in rest)):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        options.overrides = [*options.overrides, *rest]
+    return options
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _OneLineParser(
+        prog="zoology-bench",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=_version())
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    _add_run(verbs)
+    _add_report(verbs)
+    _add_data(verbs)
+    _add_score(verbs)
+    _add_ls(verbs)
+    return parser
+
+
+def _version() -> str:
+    from zoology_bench import __version__
+
+    return f"zoology-bench {__version__}"
+
+
+def _add_overrides(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="Hydra overrides")
+    parser.add_argument(
+        "--config-dir",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="folder with further YAML presets (may be given several times)",
+    )
+
+
+def _add_run(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    run = verbs.add_parser("run", help="train or build models and log what they recall")
+    _add_overrides(run)
+    run.add_argument("-m", "--multirun", action="store_true", help="sweep (also implied by a=1,2)")
+    run.add_argument("--cfg", action="store_true", help="print the composed configs and stop")
+
+
+def _add_report(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    report = verbs.add_parser("report", help="tables and figures from stored results")
+    report.add_argument("paths", nargs="+", metavar="PATH", help="results.csv or output folders")
+    report.add_argument("--out", metavar="DIR", help="default: report/ beside the first path")
+
+
+def _add_data(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    data = verbs.add_parser("data", help="export, audit or hash a task's rows")
+    actions = data.add_subparsers(dest="action", required=True, metavar="ACTION")
+    export = actions.add_parser("export", help="write rows to .npz or .jsonl (docs/tasks.md)")
+    _add_overrides(export)
+    export.add_argument("--out", required=True, metavar="FILE", help="a new .npz or .jsonl file")
+    export.add_argument("--split", default="report", help="train, select or report")
+    export.add_argument("--start", type=int, default=0, help="first row")
+    export.add_argument("--stop", type=int, default=1000, help="one past the last row")
+    audit = actions.add_parser("audit", help="baselines against the published ceiling")
+    _add_overrides(audit)
+    audit.add_argument("--rows", type=int, default=20_000, help="report rows to grade")
+    hashed = actions.add_parser("hash", help="sha256 of the first 1,000 report rows")
+    _add_overrides(hashed)
+
+
+def _add_score(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    score = verbs.add_parser("score", help="grade predictions made elsewhere on exported rows")
+    score.add_argument("predictions", metavar="PREDICTIONS", help=".npz or .jsonl (docs/tasks.md)")
+    _add_overrides(score)
+
+
+def _add_ls(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    ls = verbs.add_parser("ls", help="every preset: experiments, tasks, models, mixers")
+    ls.add_argument("--config-dir", action="append", default=[], metavar="DIR")
+
+
+def _run(options: argparse.Namespace) -> int:
+    from zoology_bench import launch
+
+    if options.cfg:
+        print(launch.describe(options.overrides, options.config_dir), end="")
+        return DONE
+    outcome = launch.launch(options.overrides, options.config_dir, multirun=options.multirun)
+    print(outcome.text)
+    return FAILED if outcome.failed else DONE
+
+
+def _report(options: argparse.Namespace) -> int:
+    from zoology_bench.launch import report
+
+    print(report(options.paths, options.out))
+    return DONE
+
+
+def _data(options: argparse.Namespace) -> int:
+    from zoology_bench import data_commands
+
+    if options.action == "export":
+        print(data_commands.export(options))
+        return DONE
+    if options.action == "hash":
+        print(data_commands.hashes(options.overrides, options.config_dir))
+        return DONE
+    text, failed = data_commands.audit(options.overrides, options.config_dir, options.rows)
+    print(text)
+    return FAILED if failed else DONE
+
+
+def _score(options: argparse.Namespace) -> int:
+    from zoology_bench import data_commands
+
+    print(data_commands.score(options.predictions, options.overrides, options.config_dir))
+    return DONE
+
+
+def _ls(options: argparse.Namespace) -> int:
+    from zoology_bench.launch import presets
+
+    print(presets(options.config_dir), end="")
+    return DONE
+
+
+_VERB_FUNCTIONS = {
+    "run": _run,
+    "report": _report,
+    "data": _data,
+    "score": _score,
+    "ls": _ls,
+}

@@ -1,0 +1,247 @@
+"""RunConfig, the registration of every component's schema, and composition of YAML into plain dataclasses."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from omegaconf import MISSING, DictConfig, OmegaConf
+
+from zoology_bench.analytic import AnalyticBaseConvConfig
+from zoology_bench.baselines.config import BaselinesConfig
+from zoology_bench.mixers import MIXERS
+from zoology_bench.models import LanguageModelConfig
+from zoology_bench.tasks import TASKS
+from zoology_bench.tasks.base import Task
+from zoology_bench.tasks.distance import DISTANCE_LAWS
+from zoology_bench.training.config import TrainerConfig
+from zoology_bench.training.loggers import LOGGERS
+from zoology_bench.validation import check_int, unknown_name
+
+MODELS = {
+    "lm": LanguageModelConfig,
+    "analytic_base_conv": AnalyticBaseConvConfig,
+    "baselines": BaselinesConfig,
+}
+
+ModelConfig = LanguageModelConfig | AnalyticBaseConvConfig | BaselinesConfig
+
+
+@dataclass(kw_only=True, slots=True)
+class MixtureComponent:
+    """One task of a training mixture; each step draws one component by weight."""
+
+    task: Task = MISSING
+    weight: float = 1.0
+    """Relative probability of a step."""
+
+
+@dataclass(kw_only=True, slots=True)
+class RunConfig:
+    """One run: what is trained or built, on what, and where its rows go."""
+
+    experiment: str = "default"
+    """Name of the experiment; the default output folder and the W&B group."""
+    task: Task = MISSING
+    """The task trained on, unless ``mixture`` is set."""
+    mixture: dict[str, MixtureComponent] = field(default_factory=dict)
+    """Weighted tasks to train on; empty: ``task`` alone."""
+    eval_tasks: dict[str, Task] = field(default_factory=dict)
+    """Tasks evaluated on; empty: ``task`` alone."""
+    model: Any = MISSING
+    """One of MODELS' configurations."""
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    logger: Any = MISSING
+    """One of LOGGERS' configurations."""
+    seed: int = 0
+    """Drives initialisation, dropout and train rows; never select or report rows."""
+    device: str = "cpu"
+    """cpu, cuda or cuda:N; never chosen for you."""
+    threads: int = 1
+    """CPU threads of this run; part of what makes a run repeatable."""
+    output_dir: str = "outputs/${experiment}"
+    """Folder of runs/<run_id> and results.csv, relative to the working directory."""
+    force: bool = False
+    """Run again even where a finished result with the same run_id is stored."""
+    keep_checkpoint: bool = False
+    """Keep runs/<run_id>/checkpoint.pt of a finished run (a failed one always keeps it)."""
+    sweep: dict[str, Any] = field(default_factory=dict)
+    """An experiment's grid: override key -> list of values; each key can be set on the command line."""
+
+    def __post_init__(self) -> None:
+        check_int("seed", self.seed, 0)
+        check_int("threads", self.threads, 1)
+        kind = str(self.device).partition(":")[0]
+        if kind not in ("cpu", "cuda"):
+            raise ValueError(f"device={self.device!r} is unknown; known: cpu, cuda, cuda:N")
+        for name, component in self.mixture.items():
+            if not component.weight > 0:
+                raise ValueError(f"mixture.{name}.weight={component.weight} must be positive")
+        self._check_tasks_fit_model()
+
+    def _check_tasks_fit_model(self) -> None:
+        vocab_size = getattr(self.model, "vocab_size", None)
+        seq_len = getattr(self.model, "seq_len", None)
+        for where, task in self.named_tasks():
+            if vocab_size is not None and task.vocab_size != vocab_size:
+                raise ValueError(
+                    f"{where}.vocab_size={task.vocab_size} must equal model.vocab_size={vocab_size}"
+                )
+            if seq_len is not None and task.seq_len > seq_len:
+                raise ValueError(
+                    f"{where}.seq_len={task.seq_len} must be at most model.seq_len={seq_len}"
+                )
+
+    def named_tasks(self) -> list[tuple[str, Task]]:
+        """Every task of the run with the key that sets it."""
+        mixture = [(f"mixture.{name}.task", part.task) for name, part in self.mixture.items()]
+        evaluated = [(f"eval_tasks.{name}", task) for name, task in self.eval_tasks.items()]
+        return [("task", self.task), *mixture, *evaluated]
+
+    def evaluated_tasks(self) -> list[Task]:
+        """The tasks whose rows are graded: ``eval_tasks``, or ``task``."""
+        return list(self.eval_tasks.values()) or [self.task]
+
+
+def config_dir() -> Path:
+    """Absolute folder of the YAML presets: inside the wheel, or the checkout's configs/."""
+    packaged = Path(str(files("zoology_bench"))) / "configs"
+    return packaged if packaged.is_dir() else Path(__file__).resolve().parents[1] / "configs"
+
+
+def register_schemas() -> None:
+    """Make every component's dataclass known to Hydra as schema/<group>/<name>."""
+    store = ConfigStore.instance()
+    store.store(name="run_schema", node=RunConfig)
+    for group, components in (
+        ("schema/task", TASKS),
+        ("schema/task/distance", DISTANCE_LAWS),
+        ("schema/model", MODELS),
+        ("schema/model/mixer", MIXERS),
+        ("schema/logger", LOGGERS),
+    ):
+        for name, config in components.items():
+            store.store(group=group, name=name, node=config)
+
+
+def to_run_config(raw: DictConfig) -> RunConfig:
+    """Turn a composed Hydra config into plain validated dataclasses; no OmegaConf object survives.
+
+    Raises:
+        ValueError: a field breaks its rule.
+        omegaconf.errors.OmegaConfBaseException: a key is missing or of the wrong type.
+    """
+    try:
+        config = OmegaConf.to_object(raw)
+    except AttributeError as error:
+        # A key forced in with "+" passes composition and fails on the slots of its dataclass.
+        known = [f.name for f in dataclasses.fields(error.obj)]
+        raise unknown_name("key", error.name, known) from None
+    if not isinstance(config, RunConfig):
+        raise TypeError("the composed config is not a RunConfig: does run.yaml name run_schema?")
+    return config
+
+
+def compose_raw(overrides: Sequence[str], config_dirs: Iterable[str] = ()) -> DictConfig:
+    """Compose run.yaml with command-line overrides (no sweeps) into a DictConfig."""
+    register_schemas()
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(version_base="1.3", config_dir=str(config_dir())):
+        return hydra_compose("run", overrides=[*search_path(config_dirs), *overrides])
+
+
+def search_path(config_dirs: Iterable[str]) -> list[str]:
+    """The override that adds folders of presets; empty where there are none."""
+    folders = [Path(folder) for folder in config_dirs]
+    missing = [str(folder) for folder in folders if not folder.is_dir()]
+    if missing:
+        raise ValueError(f"--config-dir {missing[0]} is not a folder")
+    urls = ",".join(f"file://{folder.resolve()}" for folder in folders)
+    return [f"hydra.searchpath=[{urls}]"] if urls else []
+
+
+def compose(overrides: Sequence[str] = (), config_dirs: Iterable[str] = ()) -> RunConfig:
+    """Compose one run, as ``zoology-bench run`` would.
+
+    Args:
+        overrides: ``key=value`` strings.
+        config_dirs: folders with further YAML presets.
+
+    Raises:
+        ValueError: the overrides describe a grid (use ``plan``), or a field breaks its rule.
+    """
+    cells = grid(overrides, config_dirs)
+    if len(cells) > 1:
+        raise ValueError(f"these overrides describe a grid of {len(cells)} runs; use plan()")
+    return to_run_config(compose_raw(cells[0], config_dirs))
+
+
+def plan(overrides: Sequence[str] = (), config_dirs: Iterable[str] = ()) -> list[RunConfig]:
+    """Compose and validate every run that the same overrides start on the command line."""
+    cells = grid(overrides, config_dirs)
+    return [to_run_config(compose_raw(cell, config_dirs)) for cell in cells]
+
+
+def grid(overrides: Sequence[str], config_dirs: Iterable[str] = ()) -> list[list[str]]:
+    """Expand sweeps (``a=1,2`` and the experiment's ``sweep``) into one override list per run."""
+    fixed, swept = split_sweeps(overrides, config_dirs)
+    return [
+        [*fixed, *(f"{key}={value}" for key, value in zip(swept, values, strict=True))]
+        for values in itertools.product(*swept.values())
+    ]
+
+
+def split_sweeps(
+    overrides: Sequence[str], config_dirs: Iterable[str] = ()
+) -> tuple[list[str], dict[str, list[str]]]:
+    """Separate fixed overrides from the grid's axes; what the user sets replaces the experiment's axis."""
+    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    fixed = [o.input_line for o in parsed if not o.is_sweep_override() and o.input_line is not None]
+    axes = {o.get_key_element(): _values(o) for o in parsed if o.is_sweep_override()}
+    set_by_user = {o.get_key_element().lstrip("+") for o in parsed}
+    experiment = compose_raw(fixed, config_dirs).get("sweep") or {}
+    defaults = {
+        str(key): [_override_text(v) for v in OmegaConf.to_container(experiment)[key]]
+        for key in experiment
+        if key not in set_by_user
+    }
+    return fixed, {**defaults, **axes}
+
+
+def _values(override: Override) -> list[str]:
+    return [str(v) for v in override.sweep_string_iterator()]
+
+
+def _override_text(value: object) -> str:
+    if isinstance(value, (list, dict)):
+        raise ValueError(f"sweep holds {value!r}: values must be plain numbers or names")
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def to_plain(value: Any) -> Any:
+    """Nested dicts, lists and scalars; a component's dict starts with its registered ``kind``."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        kind = _KINDS.get(type(value))
+        return {"kind": kind, **fields} if kind else fields
+    if isinstance(value, dict):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_plain(item) for item in value]
+    return value
+
+
+_KINDS = {
+    component: name
+    for group in (TASKS, DISTANCE_LAWS, MODELS, MIXERS, LOGGERS)
+    for name, component in group.items()
+}

@@ -1,0 +1,192 @@
+"""From overrides to finished runs: everything is validated before the first job starts, then Hydra launches."""
+
+import logging
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import hydra
+import pandas as pd
+import torch
+import yaml
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import DictConfig
+from tqdm import tqdm
+
+from zoology_bench.config import (
+    RunConfig,
+    config_dir,
+    grid,
+    plan,
+    register_schemas,
+    search_path,
+    split_sweeps,
+    to_plain,
+    to_run_config,
+)
+from zoology_bench.reporting.report import write_report
+from zoology_bench.reporting.store import RunStore, load_results
+from zoology_bench.reporting.tables import short_table
+from zoology_bench.runner import RunResult, run, run_id_of
+from zoology_bench.user_errors import UserError
+
+_log = logging.getLogger("zoology_bench")
+
+PRESET_GROUPS = ("experiment", "task", "task/distance", "model", "model/mixer", "trainer", "logger")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What the command line prints, and whether any run failed."""
+
+    text: str
+    failed: bool
+
+
+def launch(overrides: Sequence[str], config_dirs: Sequence[str], *, multirun: bool) -> Outcome:
+    """Validate every planned run, start them through Hydra, and report.
+
+    Args:
+        overrides: Hydra overrides; ``a=1,2`` sweeps.
+        config_dirs: folders with further presets.
+        multirun: sweep even where the grid has one cell (uses the configured launcher).
+
+    Raises:
+        UserError, ValueError, or an OmegaConf or Hydra error: nothing was started or written.
+    """
+    cells = plan(overrides, config_dirs)
+    check_machine(cells)
+    stores = {cell.output_dir: RunStore(Path(cell.output_dir)) for cell in cells}
+    for store in stores.values():
+        store.check_writable()
+    expected = [(stores[cell.output_dir], run_id_of(cell)) for cell in cells]
+    arguments = _hydra_arguments(overrides, config_dirs)
+    is_sweep = multirun or len(cells) > 1
+    with _SweepProgress(expected, enabled=is_sweep):
+        _start(arguments, multirun=is_sweep)
+    return _conclude(expected, stores, with_report=is_sweep)
+
+
+def describe(overrides: Sequence[str], config_dirs: Sequence[str]) -> str:
+    """The planned runs as YAML documents, without running them."""
+    cells = plan(overrides, config_dirs)
+    return "---\n".join(yaml.safe_dump(to_plain(cell), sort_keys=False) for cell in cells)
+
+
+def check_machine(cells: Iterable[RunConfig]) -> None:
+    """Raise UserError for a device this machine does not have."""
+    for device in sorted({cell.device for cell in cells}):
+        if not device.startswith("cuda"):
+            continue
+        n_devices = torch.cuda.device_count()
+        index = int(device.partition(":")[2] or 0)
+        if index >= n_devices:
+            raise UserError(f"device={device!r} is not on this machine: {n_devices} CUDA devices")
+
+
+def report(paths: Sequence[str], out: str | None) -> str:
+    """Write tables and figures; returns the lines to print."""
+    first = Path(paths[0])
+    folder = Path(out) if out else (first if first.is_dir() else first.parent) / "report"
+    written = write_report([Path(path) for path in paths], folder)
+    return "\n".join(str(path) for path in written)
+
+
+def presets(config_dirs: Sequence[str]) -> str:
+    """Every preset by group, one line each."""
+    roots = [config_dir(), *map(Path, config_dirs)]
+    lines = []
+    for group in PRESET_GROUPS:
+        names = sorted({path.stem for root in roots for path in (root / group).glob("*.yaml")})
+        lines += [f"{group}={name}" for name in names]
+    return "\n".join(lines) + "\n"
+
+
+@hydra.main(version_base="1.3", config_path=str(config_dir()), config_name="run")
+def _job(raw: DictConfig) -> float:
+    result = run(to_run_config(raw))
+    if result.status == "failed":
+        _log.error("run %s failed: %s", result.run_id, result.reason)
+    return _select_accuracy(result)
+
+
+def _select_accuracy(result: RunResult) -> float:
+    """What an optimising sweeper maximises: never the reported split."""
+    rows = result.rows
+    chosen = rows[(rows.split == "select") & (rows.metric == "accuracy") & (rows.slice_key == "")]
+    return float(chosen.value.mean()) if len(chosen) else float("nan")
+
+
+def _hydra_arguments(overrides: Sequence[str], config_dirs: Sequence[str]) -> list[str]:
+    fixed, axes = split_sweeps(overrides, config_dirs)
+    swept = [f"{key}={','.join(values)}" for key, values in axes.items()]
+    return [*search_path(config_dirs), *fixed, *swept]
+
+
+def _start(arguments: list[str], *, multirun: bool) -> None:
+    register_schemas()
+    GlobalHydra.instance().clear()
+    saved = sys.argv
+    sys.argv = ["zoology-bench", *arguments, *(["--multirun"] if multirun else [])]
+    try:
+        _job()
+    finally:
+        sys.argv = saved
+
+
+def _conclude(
+    expected: list[tuple[RunStore, str]], stores: dict[str, RunStore], *, with_report: bool
+) -> Outcome:
+    unfinished = [run_id for store, run_id in expected if not store.is_finished(run_id)]
+    frames, lines = [], []
+    for output_dir, store in stores.items():
+        results = store.write_results_csv()
+        lines.append(f"results: {results}")
+        if with_report:
+            written = write_report([results], Path(output_dir) / "report")
+            lines += [f"report:  {path}" for path in written]
+        frames.append(load_results([results]))
+    rows = pd.concat(frames)
+    rows = rows[rows.run_id.isin({run_id for _, run_id in expected})]
+    failed = sorted(rows[rows.status == "failed"].run_id.unique())
+    lines += [f"failed:  {run_id}" for run_id in failed]
+    lines += [f"no result: {run_id}" for run_id in unfinished]
+    text = "\n".join([short_table(rows), *lines])
+    return Outcome(text=text, failed=bool(failed or unfinished))
+
+
+class _SweepProgress:
+    """Counts finished results in the stores, so that it works for every launcher, local or remote."""
+
+    POLL_S = 0.5
+
+    def __init__(self, expected: list[tuple[RunStore, str]], *, enabled: bool) -> None:
+        self._expected = expected
+        self._bar = tqdm(
+            total=len(expected), desc="runs", disable=None if enabled else True, leave=False
+        )
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def _watch(self) -> None:
+        while not self._done.wait(self.POLL_S):
+            self._bar.n = sum(store.is_finished(run_id) for store, run_id in self._expected)
+            self._bar.refresh()
+
+    def __enter__(self) -> None:
+        if not self._bar.disable:
+            self._thread.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._done.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._bar.close()

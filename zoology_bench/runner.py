@@ -1,0 +1,300 @@
+"""run(cfg) -> RunResult: the only file that knows all the parts."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import nn
+
+from zoology_bench.analytic import AnalyticBaseConvConfig
+from zoology_bench.baselines import build_baselines
+from zoology_bench.baselines.config import BaselinesConfig
+from zoology_bench.config import RunConfig, to_plain
+from zoology_bench.data.batch import Batch
+from zoology_bench.data.stream import BlockStream
+from zoology_bench.models import LanguageModel
+from zoology_bench.provenance import provenance
+from zoology_bench.reporting.store import RunStore
+from zoology_bench.result_rows import (
+    NOT_IDENTITY,
+    ModelFields,
+    TrainingFields,
+    run_fields,
+    run_id_of,
+    tally_fields,
+    task_fields,
+)
+from zoology_bench.tasks.base import Task
+from zoology_bench.training import seeding
+from zoology_bench.training.checkpoint import CheckpointStore
+from zoology_bench.training.evaluate import accuracy, evaluate
+from zoology_bench.training.loop import train
+from zoology_bench.training.metrics import Tallies
+from zoology_bench.training.mixture import Mixture, mixed_batches
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunResult:
+    """What one run left behind."""
+
+    run_id: str
+    rows: pd.DataFrame
+    """Long-form result rows (docs/results_schema.md)."""
+    status: str
+    """finished, failed, or skipped where a finished result was stored already."""
+    reason: str
+    """Why it failed, one line; empty otherwise."""
+    wall_s: float
+    """Seconds of training only."""
+    output_dir: Path
+
+
+def run(
+    cfg: RunConfig,
+    output_dir: str | Path | None = None,
+    force: bool = False,
+    *,
+    progress_bar: bool = False,
+) -> RunResult:
+    """Train or build one model, grade it on every evaluated task, and store the rows.
+
+    A run that breaks is a result too: status failed, with its reason; only what concerns the
+    output folder or the user's interrupt is raised.
+
+    Args:
+        cfg: what to run, from ``zoology_bench.config.compose``.
+        output_dir: overrides ``cfg.output_dir``.
+        force: run again, from step 0, although a finished result is stored.
+        progress_bar: show the steps on stderr.
+
+    Raises:
+        OutputError: the folder cannot be written, or another process is writing this run.
+        ValueError: a stored checkpoint belongs to another config.
+    """
+    store = RunStore(cfg.output_dir if output_dir is None else output_dir)
+    run_id = run_id_of(cfg)
+    force = force or cfg.force
+    if store.is_finished(run_id) and not force:
+        return _result(store, run_id, status="skipped")
+    with store.claim(run_id, to_plain(cfg)), seeding.pinned_threads(cfg.threads):
+        checkpoints = CheckpointStore(store.folder(run_id) / "checkpoint.pt", _frozen(cfg))
+        if force:
+            checkpoints.remove()
+        rows, reason = _attempt(cfg, store.folder(run_id), checkpoints, progress_bar)
+        common = {**run_fields(cfg), **provenance(cfg.device)}
+        status = "failed" if reason else "finished"
+        common |= {"status": status, "fail_reason": reason}
+        store.write_result(run_id, [{**common, **row} for row in rows])
+        if status == "finished" and not cfg.keep_checkpoint:
+            checkpoints.remove()
+    return _result(store, run_id, status=status)
+
+
+def _result(store: RunStore, run_id: str, status: str) -> RunResult:
+    rows = store.read_result(run_id).rows
+    return RunResult(
+        run_id=run_id,
+        rows=rows,
+        status=status,
+        reason=str(rows.fail_reason.iloc[0]),
+        wall_s=float(rows.wall_s.max()),
+        output_dir=store.output_dir,
+    )
+
+
+def _frozen(cfg: RunConfig) -> dict[str, Any]:
+    """What a checkpoint insists on: everything that can change a result."""
+    return {k: v for k, v in to_plain(cfg).items() if k not in NOT_IDENTITY}
+
+
+def _attempt(
+    cfg: RunConfig, folder: Path, checkpoints: CheckpointStore, progress_bar: bool
+) -> tuple[list[dict[str, Any]], str]:
+    """The run's rows, and why it failed (empty if it did not)."""
+    described = [(task, task_fields(task)) for task in cfg.evaluated_tasks()]
+    try:
+        if isinstance(cfg.model, BaselinesConfig):
+            return _grade_baselines(cfg, described), ""
+        if isinstance(cfg.model, AnalyticBaseConvConfig):
+            return _grade_analytic(cfg, described), ""
+        return _train_and_grade(cfg, described, folder, checkpoints, progress_bar)
+    except Exception as error:
+        if isinstance(error, ValueError) and "checkpoint" in str(error):
+            raise
+        _log.debug("run failed", exc_info=True)
+        reason = f"{type(error).__name__}: {error}"
+        return _failed_rows(cfg, described, TrainingFields(), reason), reason
+
+
+_Described = list[tuple[Task, dict[str, Any]]]
+
+
+def _grade_baselines(cfg: RunConfig, described: _Described) -> list[dict[str, Any]]:
+    rows = []
+    for task, fields in described:
+        for name, baseline in build_baselines(task).items():
+            tallies = Tallies(task.public_layout().vocabulary)
+            for batch in _pieces(task, "report", cfg.trainer.n_report_rows, cfg):
+                tallies.add_hit_probability(batch, baseline.hit_probability(batch))
+            columns = {**fields, **_columns(ModelFields(kind="baseline", model=name))}
+            rows += [{**columns, **row} for row in tally_fields(tallies.rows(), "report")]
+    return rows
+
+
+def _grade_analytic(cfg: RunConfig, described: _Described) -> list[dict[str, Any]]:
+    rows = []
+    for task, fields in described:
+        model = cfg.model.build(task.public_layout())
+        count = model.n_params()
+        columns = ModelFields(
+            kind="untrained",
+            model=cfg.model.label,
+            causal=model.causal,
+            n_params_total=count.total,
+            n_params_non_embedding=count.non_embedding,
+            n_params_mixer=count.mixer,
+        )
+        rows += _graded(cfg, model, task, "report", {**fields, **_columns(columns)})
+    return rows
+
+
+def _train_and_grade(
+    cfg: RunConfig,
+    described: _Described,
+    folder: Path,
+    checkpoints: CheckpointStore,
+    progress_bar: bool,
+) -> tuple[list[dict[str, Any]], str]:
+    device = torch.device(cfg.device)
+    model = cfg.model.build(seeding.generator(cfg.seed, "init")).to(device)
+    lr = cfg.trainer.lr if cfg.trainer.lr is not None else cfg.model.mixer.recipe_lr
+    logger = cfg.logger.build(folder, f"{cfg.experiment}-{folder.name}", to_plain(cfg))
+    with ExitStack() as stack:
+        result = train(
+            model,
+            cfg.trainer,
+            lr=lr,
+            seed=cfg.seed,
+            batches=_train_batches(cfg, stack),
+            select=_select(cfg),
+            clock=time.perf_counter,
+            device=device,
+            store=checkpoints,
+            logger=logger,
+            progress_bar=progress_bar,
+        )
+    training = TrainingFields.of(result, lr)
+    if result.status == "failed":
+        logger.close(failed=True)
+        return _failed_rows(cfg, described, training, result.reason), result.reason
+    rows = []
+    for task, fields in described:
+        columns = {**fields, **_columns(_trained_fields(cfg, model)), **_columns(training)}
+        columns["state_bytes"] = model.state_bytes(task.seq_len)
+        for split in ("select", "report"):
+            rows += _graded(cfg, model, task, split, columns)
+    logger.summarize(_summary(rows))
+    logger.close()
+    return rows, ""
+
+
+def _summary(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """Overall accuracies by cell, for a logger."""
+    return {
+        f"{row['split']}/accuracy/T{row['seq_len']}_P{row['n_kv_pairs']}": row["value"]
+        for row in rows
+        if row["metric"] == "accuracy" and row["slice_key"] == ""
+    }
+
+
+def _trained_fields(cfg: RunConfig, model: LanguageModel) -> ModelFields:
+    count = model.n_params()
+    return ModelFields(
+        kind="trained",
+        model=cfg.model.label,
+        mixer=cfg.model.mixer.label,
+        init=cfg.model.init,
+        causal=True,
+        d_model=cfg.model.d_model,
+        n_layers=cfg.model.n_layers,
+        n_params_total=count.total,
+        n_params_non_embedding=count.non_embedding,
+        n_params_mixer=count.mixer,
+    )
+
+
+def _failed_rows(
+    cfg: RunConfig, described: _Described, training: TrainingFields, reason: str
+) -> list[dict[str, Any]]:
+    """One row per evaluated cell without a number, so that the failure is counted, not dropped."""
+    model = ModelFields(
+        kind=_kind(cfg),
+        model=cfg.model.label,
+        mixer=getattr(getattr(cfg.model, "mixer", None), "label", ""),
+        init=getattr(cfg.model, "init", ""),
+        d_model=getattr(cfg.model, "d_model", None),
+        n_layers=getattr(cfg.model, "n_layers", None),
+    )
+    columns = {**_columns(model), **_columns(training), "split": "report", "metric": "accuracy"}
+    return [{**fields, **columns, "fail_reason": reason} for _, fields in described]
+
+
+def _kind(cfg: RunConfig) -> str:
+    if isinstance(cfg.model, BaselinesConfig):
+        return "baseline"
+    return "untrained" if isinstance(cfg.model, AnalyticBaseConvConfig) else "trained"
+
+
+def _graded(
+    cfg: RunConfig, model: Any, task: Task, split: str, columns: dict[str, Any]
+) -> list[dict[str, Any]]:
+    n_rows = cfg.trainer.n_report_rows if split == "report" else cfg.trainer.n_select_rows
+    vocabulary = task.public_layout().vocabulary
+    tallies = evaluate(model, _pieces(task, split, n_rows, cfg), vocabulary, cfg.device)
+    return [{**columns, **row} for row in tally_fields(tallies.rows(), split)]
+
+
+def _pieces(task: Task, split: str, n_rows: int, cfg: RunConfig) -> Iterator[Batch]:
+    step = cfg.trainer.eval_batch_rows
+    for start in range(0, n_rows, step):
+        yield task.rows(split, task.data_seed, start, min(start + step, n_rows))
+
+
+def _select(cfg: RunConfig) -> Callable[[nn.Module], float]:
+    """Accuracy on the select split, averaged over the evaluated tasks; rows are made once."""
+    n_rows = cfg.trainer.n_select_rows
+    kept = [list(_pieces(task, "select", n_rows, cfg)) for task in cfg.evaluated_tasks()]
+
+    def score(model: nn.Module) -> float:
+        return sum(accuracy(model, batches, cfg.device) for batches in kept) / len(kept)
+
+    return score
+
+
+def _train_batches(cfg: RunConfig, stack: ExitStack) -> Callable[[int], Batch]:
+    """Rows of each training step; their block streams are closed with ``stack``."""
+
+    def stream(task: Task) -> Callable[[int], Batch]:
+        rows = partial(task.rows, "train", cfg.seed)
+        blocks = BlockStream(rows, cfg.trainer.batch_size)
+        stack.callback(blocks.close)
+        return blocks.batch
+
+    if not cfg.mixture:
+        return stream(cfg.task)
+    parts = list(cfg.mixture.values())
+    mixture = Mixture([part.weight for part in parts], cfg.seed, cfg.trainer.max_steps)
+    return mixed_batches([stream(part.task) for part in parts], mixture)
+
+
+def _columns(fields: ModelFields | TrainingFields) -> dict[str, Any]:
+    return {name: getattr(fields, name) for name in fields.__slots__}
