@@ -1,0 +1,135 @@
+"""Key, value, question, key, value, question ...: a question in every third cell."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zoology_bench.data.random import lanes32
+from zoology_bench.tasks.distance import LawTable, Uniform
+from zoology_bench.tasks.layouts.base import Layout, LayoutSpec, Placement
+from zoology_bench.tasks.layouts.packing import Packer, in_order, pick, starts_that_fit
+from zoology_bench.tasks.layouts.rebind import share_keys
+
+_STREAM_LAGS = 16
+_STREAM_MIRROR = 17
+_STREAM_MOVES = 18
+_CELLS_PER_BLOCK = 1 << 21
+
+
+class Triples(Layout):
+    """M triples (key, value, question) fill the row: T = 3M, P = M, triple i starts at 3i.
+
+    Lags g_1..g_Q are drawn iid from the law (s = 3g + 2, 1 <= g <= M - 1) and never drawn again.
+    Then one after the other gets a triple w to ask about, and triple w + g to ask in, uniform over
+    the w where both are still free: each key is asked at most once, each triple asks at most once.
+    Unasked question cells hold the blank.
+
+    Valid iff Q <= M - g_max. Necessary: Q equal lags g_max need Q different w below M - g_max.
+    Sufficient: in ascending order of lag, w = 0, 1, .., Q - 1 fits, since w + g then strictly
+    increases up to Q - 1 + g_max <= M - 1.
+
+    A row where one finds no triple is placed again up to ``max_attempts`` times. What is still
+    stuck, which happens from about Q = .8 M on, starts from the order above or, with a fair coin,
+    its mirror image, and is then stirred: ``n_sweeps`` times each question in turn moves to one of
+    the places that fit it, uniformly. So every row is placed and the law is exact at any Q, but the
+    positions of stirred rows are uniform over their placements only as far as stirring reaches.
+
+    Re-bound keys follow ``share_keys``, which needs an unasked key here (Q < P - R), because every
+    triple between the writes and the queries holds a pair.
+    """
+
+    name = "triples"
+    takes_filler = False
+    max_attempts = 8
+    n_sweeps = 16
+
+    def __init__(self, spec: LayoutSpec) -> None:
+        self.spec = spec
+        self._n_triples = spec.n_kv_pairs
+        _check_shape(spec)
+        lattice = np.arange(5, spec.seq_len, 3)
+        law = spec.distance or Uniform(lo=5, hi=3 * (self._n_triples - spec.n_queries) + 2)
+        self._law = law.table(lattice)
+        most = self._n_triples - (int(self._law.support[-1]) - 2) // 3
+        if spec.n_queries > most:
+            raise ValueError(
+                f"task.n_queries={spec.n_queries} is too many for task.distance up to "
+                f"{self._law.support[-1]} and task.seq_len={spec.seq_len}: "
+                f"task.layout=triples needs n_queries <= {most}"
+            )
+
+    @property
+    def distances(self) -> LawTable:
+        return self._law
+
+    def place(self, keys: Tensor) -> Placement:
+        n_rows = max(1, _CELLS_PER_BLOCK // self.spec.seq_len)
+        lag = (self._law.sample(lanes32(keys, _STREAM_LAGS, self.spec.n_queries)) - 2) // 3
+        asked = torch.cat(
+            [
+                self._place(keys[i : i + n_rows], lag[i : i + n_rows])
+                for i in range(0, len(keys), n_rows)
+            ]
+        )
+        pair_pos = torch.arange(0, self.spec.seq_len, 3, device=keys.device).expand(len(keys), -1)
+        query_pos = 3 * (asked + lag) + 2
+        n_rebound = self.spec.n_rebound
+        key_id = share_keys(keys, pair_pos, asked, query_pos, n_rebound) if n_rebound else None
+        return Placement(pair_pos=pair_pos, query_pos=query_pos, asked=asked, key_id=key_id)
+
+    def _place(self, keys: Tensor, lag: Tensor) -> Tensor:
+        """(B, Q) asked triples of rows that share a cache-sized block."""
+        asked, stuck = self._pack(keys, lag, attempt=0)
+        rows = torch.nonzero(stuck)[:, 0]
+        for attempt in range(1, self.max_attempts):
+            if not len(rows):
+                return asked
+            asked[rows], stuck = self._pack(keys[rows], lag[rows], attempt)
+            rows = rows[stuck]
+        if len(rows):
+            asked[rows] = self._stir(keys[rows], lag[rows])
+        return asked
+
+    def _pack(self, keys: Tensor, lag: Tensor, attempt: int) -> tuple[Tensor, Tensor]:
+        # Cell w of 2M: triple w is asked about; cell M + i: triple i asks.
+        packer = Packer(keys, 2 * self._n_triples, (), attempt)
+        spans = (self._n_triples + lag).t().contiguous()
+        return torch.stack([packer.put(span) for span in spans], 1), packer.stuck
+
+    def _stir(self, keys: Tensor, lag: Tensor) -> Tensor:
+        """(b, Q) asked triples by the placement that always exists, moved about at random."""
+        n = self._n_triples
+        _, rank = in_order(lag, n)
+        mirrored = lanes32(keys, _STREAM_MIRROR, 1) < 0
+        asked = torch.where(mirrored, n - 1 - rank - lag, rank)
+        taken = torch.zeros(len(keys), 2 * n, dtype=torch.uint8, device=keys.device)
+        taken.scatter_(1, torch.cat([asked, n + asked + lag], 1), 1)
+        for sweep in range(self.n_sweeps):
+            bits = lanes32(keys, _STREAM_MOVES, lag.shape[1], sweep)
+            for j in range(lag.shape[1]):
+                span = n + lag[:, j]
+                own = torch.stack([asked[:, j], asked[:, j] + span], 1)
+                taken.scatter_(1, own, 0)
+                asked[:, j], _ = pick(starts_that_fit(taken, span, ()), bits[:, j])
+                own = torch.stack([asked[:, j], asked[:, j] + span], 1)
+                taken.scatter_(1, own, 1)
+        return asked
+
+
+def _check_shape(spec: LayoutSpec) -> None:
+    if spec.seq_len % 3:
+        raise ValueError(
+            f"task.seq_len={spec.seq_len} must be a multiple of 3 for task.layout=triples"
+        )
+    if 3 * spec.n_kv_pairs != spec.seq_len:
+        raise ValueError(
+            f"task.n_kv_pairs={spec.n_kv_pairs} must be task.seq_len / 3 = {spec.seq_len // 3} "
+            f"for task.layout=triples"
+        )
+    most = spec.n_kv_pairs - spec.n_rebound - 1
+    if spec.n_queries > most:
+        why = f" and task.rebind_rate re-binds {spec.n_rebound}" if spec.n_rebound else ""
+        raise ValueError(
+            f"task.n_queries={spec.n_queries} is too many for task.n_kv_pairs={spec.n_kv_pairs}"
+            f"{why}: task.layout=triples needs n_queries <= {most}"
+        )
