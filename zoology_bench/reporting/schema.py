@@ -19,6 +19,8 @@ SCHEMA_VERSION = 1
 KINDS = ("trained", "untrained", "baseline")
 STATUSES = ("finished", "failed")
 SPLITS = ("train", "select", "report")
+UNBOUNDED_METRICS = ("loss",)
+"""Metrics that are not shares of the queries."""
 
 _REQUIRED = object()
 
@@ -97,9 +99,9 @@ COLUMNS: tuple[Column, ...] = (
     Column("split", "str", "train, select (choices are made on it) or report (tables use it)"),
     Column("slice_key", "str", "what the slice fixes (distance, ...); empty: all queries", ""),
     Column("slice_value", "str", "its value or lo-hi range, ends included; empty: all queries", ""),
-    Column("metric", "str", "accuracy, or an error share (misbinding, stale_value, ...)"),
+    Column("metric", "str", "accuracy, an error share (misbinding, ...), or loss in nats"),
     Column("value", "float?", "hits / n; empty only where a failed run has no number", None),
-    Column("hits", "float", "count behind value; expected count for baselines", 0.0),
+    Column("hits", "float", "count or sum behind value; expected count for baselines", 0.0),
     Column("n", "int", "queries counted", 0),
     Column("n_rows", "int", "rows they come from (the clusters of se)", 0),
     Column("se", "float?", "standard error of value within the seed, rows as clusters", None),
@@ -219,17 +221,17 @@ def _bad_rows(frame: pd.DataFrame) -> Iterable[tuple[str, Any, str]]:
         yield name, ~frame[name].isin(known), f"must be one of {', '.join(known)}"
     for name in ("experiment", "run_id", "model", "task", "data_hash", "metric"):
         yield name, frame[name] == "", "must not be empty"
-    for name in ("n", "n_rows", "steps", "examples", "wall_s"):
+    for name in ("value", "hits", "n", "n_rows", "steps", "examples", "wall_s"):
         yield name, frame[name] < 0, "must not be negative"
-    for name in ("value", "floor_vocab", "floor_pairs", "floor_ceiling"):
+    for name in ("floor_vocab", "floor_pairs", "floor_ceiling"):
         yield name, (frame[name] < 0) | (frame[name] > 1), "must lie in [0, 1]"
-    slack = 1e-9 * frame.n
-    yield "hits", (frame.hits < -slack) | (frame.hits > frame.n + slack), "must lie in [0, n]"
+    share = ~frame.metric.isin(UNBOUNDED_METRICS)
+    yield "hits", share & (frame.hits > frame.n * (1 + 1e-9)), "must be at most n"
     finished = frame.status == "finished"
     yield "value", frame.value.isna() & (finished | (frame.n > 0)), "must not be empty"
     yield "n", frame.value.notna() & (frame.n == 0), "must be positive where value is set"
-    share = frame.hits / frame.n.where(frame.n > 0)
-    yield "value", (frame.value - share).abs() > 1e-9, "must be hits / n"
+    mean = frame.hits / frame.n.where(frame.n > 0)
+    yield "value", (frame.value - mean).abs() > 1e-9 * mean.clip(lower=1), "must be hits / n"
 
 
 def validate(frame: pd.DataFrame, source: str, lines: Sequence[int] | None = None) -> pd.DataFrame:
