@@ -6,18 +6,8 @@ from typing import Any, ClassVar
 
 from omegaconf import MISSING
 
+from zoology_bench.param_count import ParamCount
 from zoology_bench.validation import check_int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ParamCount:
-    """Numbers of parameters; tied weights count once."""
-
-    total: int
-    non_embedding: int
-    """Without token and position embeddings, which dominate at small widths."""
-    mixer: int
-    """Sequence mixers alone."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -55,3 +45,6 @@ class ModelConfig(abc.ABC):
     @abc.abstractmethod
     def build(self, *args: Any) -> Any:
         """Make the model: trained ones take a torch.Generator, analytic ones a PublicLayout."""
+
+
+__all__ = ["ModelConfig", "ParamCount"]
