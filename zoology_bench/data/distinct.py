@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from zoology_bench.data.random import lanes16, lanes32, sort_rows
+from zoology_bench.data.random import by_cached_rows, lanes16, lanes32, sort_rows
 
 _MAX_EXPECTED_SURPLUS = 0.35
 """Below this many skipped draws per list it is cheaper to redraw the few lists that skip any."""
@@ -48,6 +48,9 @@ class Distinct:
 
     def __call__(self, keys: Tensor) -> Tensor:
         """(B, k) int32 or int64 lists for row keys (B,)."""
+        return by_cached_rows(self._lists, keys, self._n_draws)
+
+    def _lists(self, keys: Tensor) -> Tensor:
         draws = self._draw(keys, attempt=0)
         return self._redraw_lists(draws, keys) if self._whole_lists else self._first(draws, keys)
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from zoology_bench.data.logarithm import LOG2_BITS, log2_fixed, neg_log_survival
-from zoology_bench.data.random import lanes32, sort_rows
+from zoology_bench.data.random import by_cached_rows, lanes32, sort_rows
 
 _TABLE_BITS = 16
 _FRACTION_BITS = 11
@@ -59,9 +59,14 @@ class Race:
 
     def __call__(self, keys: Tensor) -> Tensor:
         """(B, k) items 0..n-1 in drawing order, int32 or int64, for row keys (B,)."""
+        return by_cached_rows(self._order, keys, self.n)
+
+    def _order(self, keys: Tensor) -> Tensor:
         device = keys.device
         bits = lanes32(keys, self._stream, self.n)
-        cell = ((bits >> _TABLE_BITS) & ((1 << _TABLE_BITS) - 1)).view(-1)
+        cell = bits >> _TABLE_BITS
+        cell &= (1 << _TABLE_BITS) - 1
+        cell = cell.view(-1)
         key = (bits & ((1 << _FRACTION_BITS) - 1)).to(self._dtype)
         key *= self._rise.to(device).index_select(0, cell).view_as(key)
         key >>= _FRACTION_BITS

@@ -2,7 +2,9 @@
 
 import abc
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Self
 
 import torch
@@ -10,12 +12,16 @@ from torch import Tensor
 
 from zoology_bench.data.batch import Batch
 from zoology_bench.data.layout import PublicLayout
+from zoology_bench.data.stream import BlockStream
 from zoology_bench.validation import check_int, check_name
 
 SPLITS = ("train", "select", "report")
 """train: fresh rows every step; select: learning rates and stopping; report: the end's tables."""
 
 N_HASHED_ROWS = 1000
+
+STREAM_BLOCK_TOKENS = 1 << 19
+"""Tokens per block of a training stream: 4 MB for each of inputs and targets."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -53,9 +59,28 @@ class Task(abc.ABC):
             ValueError: unknown split, or not 0 <= start <= stop.
         """
 
+    def row_maker(self, split: str, seed: int, device: str = "cpu") -> Callable[[int, int], Batch]:
+        """A (start, stop) -> Batch function with the values of ``rows``, for many calls.
+
+        Tasks override it to reuse memory between calls; what a caller still holds stays intact.
+        """
+        return partial(self.rows, split, seed, device=device)
+
+    def stream(self, seed: int, batch_size: int, device: str = "cpu") -> BlockStream:
+        """Training batches by step, made ahead of the loop on background threads."""
+        block_rows = max(1, STREAM_BLOCK_TOKENS // self.seq_len)
+        return BlockStream(self.row_maker("train", seed, device), batch_size, block_rows)
+
     @abc.abstractmethod
     def public_layout(self) -> PublicLayout:
         """What a model may know in advance; never an answer."""
+
+    @abc.abstractmethod
+    def cell(self) -> dict[str, int | str]:
+        """The columns of a result row that only this task knows.
+
+        n_kv_pairs, n_queries (per row), layout, distance_law (with its numbers) and filler.
+        """
 
     def data_hash(self) -> str:
         """sha256 of report rows 0..999: little-endian int64 inputs, targets, query_pos, C order."""

@@ -16,8 +16,8 @@ _STREAM_VALUES = TOKEN_STREAMS + 1
 _STREAM_FILLER = TOKEN_STREAMS + 2
 _STREAM_ABSENT = TOKEN_STREAMS + 3
 
-_BLOCK_TOKENS = 1 << 17
-"""Tokens per generated block: its intermediates stay in the second-level cache."""
+_BLOCK_TOKENS = 1 << 19
+"""Tokens per generated block: smaller ones pay for call overhead, larger ones leave the cache."""
 
 Empty = Callable[[int, int], Tensor]
 """Allocates an uninitialised (rows, columns) int64 tensor."""
@@ -37,6 +37,7 @@ class RowGenerator:
     def __init__(
         self, layout: Layout, vocabulary: Vocabulary, n_absent: int, filler: range, tag: str
     ) -> None:
+        assert n_absent == 0 or vocabulary.absent is not None
         spec = layout.spec
         self.layout, self.vocabulary = layout, vocabulary
         self._n_pairs, self._n_queries = spec.n_kv_pairs, spec.n_queries
@@ -72,8 +73,8 @@ class RowGenerator:
     def _write(self, keys: Tensor, out: Batch) -> None:
         """Write one block of rows over everything in ``out``."""
         placed = self.layout.place(keys)
-        fresh_keys = self._draw_keys(keys).long() + self.vocabulary.keys.start
-        values = self._draw_values(keys).long() + self.vocabulary.values.start
+        fresh_keys = self._draw_keys(keys).long().add_(self.vocabulary.keys.start)
+        values = self._draw_values(keys).long().add_(self.vocabulary.values.start)
         written = fresh_keys if placed.key_id is None else fresh_keys.gather(1, placed.key_id)
         written = written[:, : self._n_pairs]
 
@@ -89,7 +90,7 @@ class RowGenerator:
         self._locate(placed.pair_pos, placed.asked, placed.query_pos, out)
         if placed.asked is not None:
             written, values = written.gather(1, placed.asked), values.gather(1, placed.asked)
-        if self._draw_absent is not None:
+        if self._draw_absent is not None and self.vocabulary.absent is not None:
             columns = self._draw_absent(keys).long()
             written = written.scatter(1, columns, fresh_keys[:, self._n_keys :])
             values = values.scatter(1, columns, self.vocabulary.absent)

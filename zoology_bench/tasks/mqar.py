@@ -1,13 +1,13 @@
 """Multi-query associative recall: write key-value pairs, ask for the value of some keys."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import ClassVar
 
-import torch
-
 from zoology_bench.data.batch import Batch
+from zoology_bench.data.buffers import BufferPool, fresh
 from zoology_bench.data.layout import PublicLayout, Vocabulary
 from zoology_bench.tasks.base import Task, check_rows
 from zoology_bench.tasks.distance import DistanceLaw
@@ -98,8 +98,18 @@ class MQAR(_Built):
 
     def rows(self, split: str, seed: int, start: int, stop: int, device: str = "cpu") -> Batch:
         where = check_rows(split, seed, start, stop, device)
-        fresh = partial(_empty, device=where)
-        return self._generator.rows(split, seed, start, stop, where, fresh)
+        empty = partial(fresh, device=where)
+        return self._generator.rows(split, seed, start, stop, where, empty)
+
+    def row_maker(self, split: str, seed: int, device: str = "cpu") -> Callable[[int, int], Batch]:
+        where = check_rows(split, seed, 0, 0, device)
+        empty = BufferPool().take if where.type == "cpu" else partial(fresh, device=where)
+
+        def rows(start: int, stop: int) -> Batch:
+            check_rows(split, seed, start, stop, device)
+            return self._generator.rows(split, seed, start, stop, where, empty)
+
+        return rows
 
     def public_layout(self) -> PublicLayout:
         distances = self._generator.layout.distance_range
@@ -111,6 +121,18 @@ class MQAR(_Built):
             max_distance=distances[-1],
             distance_step=distances.step,
         )
+
+    def cell(self) -> dict[str, int | str]:
+        law = f"slots(a={self.power_a:g})" if self.layout == "official" else _text(self.distance)
+        if self.layout == "probe":
+            law = f"{law}, binding {_text(self.binding)}"
+        return {
+            "n_kv_pairs": self.n_kv_pairs,
+            "n_queries": self.queries_per_row,
+            "layout": self.layout,
+            "distance_law": law,
+            "filler": self.filler,
+        }
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -213,5 +235,9 @@ class MQAR(_Built):
         return vocabulary.filler if self.filler == "disjoint" else range(self.vocab_size)
 
 
-def _empty(n_rows: int, n_columns: int, device: torch.device) -> torch.Tensor:
-    return torch.empty(n_rows, n_columns, dtype=torch.int64, device=device)
+def _text(law: DistanceLaw | None) -> str:
+    """A law with its numbers: ``uniform(lo=8, hi=57)``; None is uniform over the whole support."""
+    if law is None:
+        return "uniform"
+    numbers = ", ".join(f"{field.name}={getattr(law, field.name)}" for field in fields(law))
+    return f"{law.name}({numbers})"

@@ -12,6 +12,7 @@ from zoology_bench.tasks.layouts.prefix_pairs import FIRST_FREE_STREAM, PairsFir
 _STREAM_DISTANCES = FIRST_FREE_STREAM
 _STREAM_MOVED = FIRST_FREE_STREAM + 1
 _STREAM_PARTNERS = FIRST_FREE_STREAM + 2
+_STREAM_COIN = FIRST_FREE_STREAM + 3
 
 
 class Prefix(Layout):
@@ -20,7 +21,9 @@ class Prefix(Layout):
     Two queries collide when 2i + s_i = 2j + s_j. A collision is resolved by exchanging distances
     between keys of the row, never by drawing again, so that the row's multiset of distances, and
     with it the law, stays exactly as drawn: a colliding query, chosen uniformly, exchanges with a
-    partner chosen uniformly among those that put both on free cells (among all, if there is none).
+    partner chosen uniformly among those that put both on free cells and, where there is a choice,
+    raise or lower the correlation of distance and key index as a fair coin says (among all, if
+    no partner puts both on free cells).
     A row that still collides after ``max_exchanges`` gets its distances in ascending order, which
     always fits, since 2i + s_i then strictly increases.
     """
@@ -83,12 +86,16 @@ class Prefix(Layout):
         cell = key_pos + distance
         count = self._occupancy(cell)
         moved = _choose(keys, _STREAM_MOVED, attempt, count.gather(1, cell) > 1)
-        own = distance.gather(1, moved)
-        here = key_pos.gather(1, moved) + distance
-        there = key_pos + own
+        own, own_key = distance.gather(1, moved), key_pos.gather(1, moved)
+        here, there = own_key + distance, key_pos + own
         free = (count.gather(1, here) == 0) & (count.gather(1, there) == 0) & (here != there)
-        free |= ~free.any(1, keepdim=True)
-        partner = _choose(keys, _STREAM_PARTNERS, attempt, free)
+        # Long distances fit late keys more often: a fair coin for the exchange's effect on the
+        # correlation of distance and key index halves the correlation that remains.
+        raises = (own_key - key_pos) * (distance - own) > 0
+        fair = free & (raises == (lanes16(keys, _STREAM_COIN, 1, attempt) < 0))
+        allowed = torch.where(fair.any(1, keepdim=True), fair, free)
+        allowed |= ~free.any(1, keepdim=True)
+        partner = _choose(keys, _STREAM_PARTNERS, attempt, allowed)
         theirs = distance.gather(1, partner)
         return distance.scatter(1, moved, theirs).scatter(1, partner, own)
 
