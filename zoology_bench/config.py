@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from hydra.core.override_parser.types import Override
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 from zoology_bench.analytic import AnalyticBaseConvConfig
-from zoology_bench.baselines.config import BaselinesConfig
+from zoology_bench.baselines import BaselinesConfig
 from zoology_bench.mixers import MIXERS
 from zoology_bench.models import LanguageModelConfig
 from zoology_bench.tasks import TASKS
@@ -87,6 +88,7 @@ class RunConfig:
             if not component.weight > 0:
                 raise ValueError(f"mixture.{name}.weight={component.weight} must be positive")
         self._check_tasks_fit_model()
+        self._check_mixers_build()
 
     def _check_tasks_fit_model(self) -> None:
         vocab_size = getattr(self.model, "vocab_size", None)
@@ -100,6 +102,13 @@ class RunConfig:
                 raise ValueError(
                     f"{where}.seq_len={task.seq_len} must be at most model.seq_len={seq_len}"
                 )
+
+    def _check_mixers_build(self) -> None:
+        """Fail now, and not after a sweep has started, where a mixer does not fit its width."""
+        if isinstance(self.model, LanguageModelConfig):
+            model = self.model
+            for layer in range(model.n_layers):
+                model.mixer.build(model.d_model, model.seq_len, layer, model.n_layers)
 
     def named_tasks(self) -> list[tuple[str, Task]]:
         """Every task of the run with the key that sets it."""
@@ -118,6 +127,7 @@ def config_dir() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).resolve().parents[1] / "configs"
 
 
+@lru_cache(maxsize=1)
 def register_schemas() -> None:
     """Make every component's dataclass known to Hydra as schema/<group>/<name>."""
     store = ConfigStore.instance()
@@ -140,15 +150,22 @@ def to_run_config(raw: DictConfig) -> RunConfig:
         ValueError: a field breaks its rule.
         omegaconf.errors.OmegaConfBaseException: a key is missing or of the wrong type.
     """
-    try:
-        config = OmegaConf.to_object(raw)
-    except AttributeError as error:
-        # A key forced in with "+" passes composition and fails on the slots of its dataclass.
-        known = [f.name for f in dataclasses.fields(error.obj)]
-        raise unknown_name("key", error.name, known) from None
+    _check_keys(raw, "")
+    config = OmegaConf.to_object(raw)
     if not isinstance(config, RunConfig):
         raise TypeError("the composed config is not a RunConfig: does run.yaml name run_schema?")
     return config
+
+
+def _check_keys(node: DictConfig, where: str) -> None:
+    """Refuse keys forced in with ``+``: composition lets them pass into any dataclass."""
+    kind = OmegaConf.get_type(node)
+    known = [f.name for f in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else None
+    for key in node:
+        if known is not None and key not in known:
+            raise unknown_name(f"key {where}{key}", f"+{key}", known)
+        if not OmegaConf.is_missing(node, key) and OmegaConf.is_dict(node[key]):
+            _check_keys(node[key], f"{where}{key}.")
 
 
 def compose_raw(overrides: Sequence[str], config_dirs: Iterable[str] = ()) -> DictConfig:

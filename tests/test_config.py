@@ -1,0 +1,117 @@
+"""Configuration: presets compose, wrong input names its field, grids expand as the user asked."""
+
+import json
+
+import pytest
+
+from zoology_bench.config import compose, config_dir, plan, register_schemas, to_plain
+from zoology_bench.mixers import MIXERS
+from zoology_bench.tasks import TASKS
+from zoology_bench.tasks.distance import DISTANCE_LAWS
+from zoology_bench.training.loggers import LOGGERS
+from zoology_bench.user_errors import translate
+
+
+def preset_names(group: str) -> list[str]:
+    return sorted(path.stem for path in (config_dir() / group).glob("*.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("group", "registry"),
+    [("task", TASKS), ("task/distance", DISTANCE_LAWS), ("model/mixer", MIXERS), ("logger", LOGGERS)],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_every_registered_component_has_a_preset_of_its_name(group, registry):
+    assert set(registry) <= set(preset_names(group))
+
+
+@pytest.mark.parametrize("experiment", preset_names("experiment"))
+def test_every_experiment_grid_is_valid(experiment):
+    cells = plan([f"experiment={experiment}"])
+    assert cells
+    assert {cell.experiment for cell in cells} == {experiment}
+
+
+def test_plain_config_is_json_and_names_every_component():
+    plain = to_plain(compose(["task=mqar_stream_log", "model=base_conv"]))
+    assert json.loads(json.dumps(plain)) == plain
+    assert plain["task"]["kind"] == "mqar"
+    assert plain["task"]["distance"] == {"kind": "log_uniform", "lo": 2, "hi": 128}
+    assert plain["model"]["mixer"]["kind"] == "base_conv"
+
+
+def test_model_takes_vocabulary_and_length_from_the_task():
+    cfg = compose(["task=mqar_based_128_32"])
+    assert (cfg.model.vocab_size, cfg.model.seq_len) == (8192, 128)
+
+
+WRONG = [
+    (["task.seqlen=3"], "task.seqlen is unknown; did you mean 'task.seq_len'?"),
+    (["task=mqr"], "task='mqr' is unknown; did you mean 'mqar'? known:"),
+    (["model/mixer=atention"], "model/mixer='atention' is unknown; did you mean 'attention'?"),
+    (["task.seq_len=abc"], "task.seq_len: Value 'abc' of type 'str' could not be converted"),
+    (["task.seq_len=8"], "task.seq_len=8 is too short for task.n_kv_pairs=4"),
+    (["+typo=1"], "key typo='+typo' is unknown"),
+    (["+task.seqlen=1"], "key task.seqlen='+seqlen' is unknown; did you mean 'seq_len'?"),
+    (["foo=1"], "foo is unknown; known in a run:"),
+    (["task/distance=fixed"], "task.distance.values=[] must name at least one distance"),
+    (["a=b=c=["], "'a=b=c=[' is not key=value"),
+    (["trainer.lr=-1"], "trainer.lr=-1.0 must be positive"),
+    (["device=tpu"], "device='tpu' is unknown; known: cpu, cuda, cuda:N"),
+    (["seed=-1"], "seed=-1 must be at least 0"),
+    (["model.vocab_size=100"], "task.vocab_size=8192 must equal model.vocab_size=100"),
+    (["model.seq_len=32"], "task.seq_len=64 must be at most model.seq_len=32"),
+    (["experiment=smok"], "experiment='smok' is unknown; did you mean 'smoke'?"),
+    (["model.mixer.n_heads=3"], "model.mixer.n_heads=3 must divide model.d_model=64"),
+]
+
+
+@pytest.mark.parametrize(("overrides", "message"), WRONG, ids=[w[0][0] for w in WRONG])
+def test_wrong_input_gets_one_line_with_field_value_and_rule(overrides, message):
+    with pytest.raises(Exception) as caught:
+        compose(overrides)
+    line = str(translate(caught.value))
+    assert message in line
+    assert "\n" not in line
+
+
+def test_a_bug_of_ours_is_not_called_the_users_fault():
+    assert translate(KeyError("x")) is None
+    assert translate(AssertionError("x")) is None
+
+
+def test_sweeps_multiply_and_a_fixed_value_replaces_an_axis_of_the_experiment():
+    assert len(plan(["seed=0,1,2", "model=attention,base_conv"])) == 6
+    everything = plan(["experiment=smoke"])
+    one_model = plan(["experiment=smoke", "model=attention"])
+    two_seeds = plan(["experiment=smoke", "model=attention", "seed=3,4"])
+    assert len(one_model) == len(everything) // 4
+    assert [cell.seed for cell in two_seeds] == [3, 4]
+
+
+def test_compose_refuses_a_grid_and_points_to_plan():
+    with pytest.raises(ValueError, match=r"grid of 2 runs; use plan\(\)"):
+        compose(["seed=0,1"])
+
+
+def test_registration_twice_is_harmless():
+    register_schemas()
+    register_schemas()
+    assert compose([]).seed == 0
+
+
+def test_a_users_own_presets_come_from_config_dir(tmp_path):
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text(
+        "# @package _global_\nexperiment: mine\ntask:\n  n_kv_pairs: 2\nsweep:\n  seed: [0, 1]\n"
+    )
+    cells = plan(["experiment=mine"], [str(tmp_path)])
+    assert [(c.experiment, c.task.n_kv_pairs, c.seed) for c in cells] == [
+        ("mine", 2, 0),
+        ("mine", 2, 1),
+    ]
+
+
+def test_a_missing_config_dir_is_named():
+    with pytest.raises(ValueError, match="--config-dir nowhere is not a folder"):
+        plan([], ["nowhere"])
