@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import chi2
 
 IGNORE = -100
+MIN_EXPECTED = 20
+"""Smallest expected count of a chi-square bin."""
 
 
 def official_rows(
@@ -99,3 +102,39 @@ def expected_locations(
         key_pos.append(before[same[-1]].position if same else -1)
         binding.append(len(before) - 1 - same[-1] if same else -1)
     return key_pos, binding
+
+
+def chi_square_p(observed: np.ndarray, expected: np.ndarray) -> float:
+    """p-value of counts against expected counts; neighbouring bins merge until 20 are expected."""
+    merged_observed, merged_expected = [0.0], [0.0]
+    for count, mean in zip(observed, expected, strict=True):
+        if merged_expected[-1] >= MIN_EXPECTED:
+            merged_observed.append(0.0)
+            merged_expected.append(0.0)
+        merged_observed[-1] += count
+        merged_expected[-1] += mean
+    if len(merged_expected) > 1 and merged_expected[-1] < MIN_EXPECTED:
+        merged_observed[-2] += merged_observed.pop()
+        merged_expected[-2] += merged_expected.pop()
+    deviation = np.subtract(merged_observed, merged_expected) ** 2 / merged_expected
+    return float(chi2.sf(deviation.sum(), len(merged_expected) - 1))
+
+
+def count_tuples(rows: np.ndarray, tuples: list[tuple[int, ...]]) -> np.ndarray:
+    """How often each tuple occurs among the rows (n, k) of small integers; all must be listed."""
+    base = int(rows.max()) + 1 + max(max(t) for t in tuples)
+    power = base ** np.arange(rows.shape[1])
+    counts = np.bincount(rows.astype(np.int64) @ power)
+    codes = np.array(tuples) @ power
+    listed = np.array([counts[code] if code < len(counts) else 0 for code in codes])
+    assert listed.sum() == len(rows), "a row is none of the tuples"
+    return listed
+
+
+def holm(p_values: dict[str, float]) -> dict[str, float]:
+    """Holm's adjustment: compare each result with one level, however many tests there are."""
+    adjusted, running = {}, 0.0
+    for rank, name in enumerate(sorted(p_values, key=p_values.__getitem__)):
+        running = max(running, min(1.0, p_values[name] * (len(p_values) - rank)))
+        adjusted[name] = running
+    return adjusted

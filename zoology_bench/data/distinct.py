@@ -47,7 +47,7 @@ class Distinct:
         self._packed = torch.int32 if small else torch.int64
 
     def __call__(self, keys: Tensor) -> Tensor:
-        """(B, k) int32 or int64 lists for row keys (B,)."""
+        """(B, k) lists for row keys (B,), of the narrowest integer type that was at hand."""
         return by_cached_rows(self._lists, keys, self._n_draws)
 
     def _lists(self, keys: Tensor) -> Tensor:
@@ -71,15 +71,18 @@ class Distinct:
 
     def _skips(self, lists: Tensor) -> Tensor:
         """(B,) bool: the list repeats a value or leaves the range."""
+        may_leave = self.m < 1 << self._value_bits
         if self.k <= _COMPARE_PAIRWISE:
             columns = lists.t().contiguous()
-            found = (columns >= self.m).any(0)
+            last = columns.amax(0)
+            found = torch.zeros_like(last, dtype=torch.bool)
             for i in range(1, self.k):
                 found |= (columns[i] == columns[:i]).any(0)
-            return found
-        ordered = sort_rows(lists.clone())
-        found = (ordered[:, 1:] == ordered[:, :-1]).any(1)
-        return found | (ordered[:, -1] >= self.m)
+        else:
+            ordered = sort_rows(lists.clone())
+            last = ordered[:, -1]
+            found = (ordered[:, 1:] == ordered[:, :-1]).any(1)
+        return found | (last >= self.m) if may_leave else found
 
     def _first(self, draws: Tensor, keys: Tensor) -> Tensor:
         """The first k distinct values in range, by two sorts: by (value, time), then by time."""
