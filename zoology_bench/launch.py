@@ -19,7 +19,6 @@ from tqdm import tqdm
 from zoology_bench.config import (
     RunConfig,
     config_dir,
-    grid,
     plan,
     register_schemas,
     search_path,
@@ -27,9 +26,10 @@ from zoology_bench.config import (
     to_plain,
     to_run_config,
 )
+from zoology_bench.reporting.aggregate import summarise
 from zoology_bench.reporting.report import write_report
-from zoology_bench.reporting.store import RunStore, load_results
-from zoology_bench.reporting.tables import short_table
+from zoology_bench.reporting.store import RunStore
+from zoology_bench.reporting.tables import overview_markdown
 from zoology_bench.runner import RunResult, run, run_id_of
 from zoology_bench.user_errors import UserError
 
@@ -140,22 +140,24 @@ def _start(arguments: list[str], *, multirun: bool) -> None:
 def _conclude(
     expected: list[tuple[RunStore, str]], stores: dict[str, RunStore], *, with_report: bool
 ) -> Outcome:
-    unfinished = [run_id for store, run_id in expected if not store.is_finished(run_id)]
-    frames, lines = [], []
+    ended = [(store, run_id) for store, run_id in expected if store.has_result(run_id)]
+    results = [store.read_result(run_id) for store, run_id in ended]
+    lines = []
     for output_dir, store in stores.items():
-        results = store.write_results_csv()
-        lines.append(f"results: {results}")
-        if with_report:
-            written = write_report([results], Path(output_dir) / "report")
-            lines += [f"report:  {path}" for path in written]
-        frames.append(load_results([results]))
-    rows = pd.concat(frames)
-    rows = rows[rows.run_id.isin({run_id for _, run_id in expected})]
-    failed = sorted(rows[rows.status == "failed"].run_id.unique())
+        path = store.write_results_csv()
+        lines.append(f"results: {path}")
+        if with_report and results:
+            written = write_report([path], Path(output_dir) / "report")
+            lines += [f"report:  {path}" for path in written if path.suffix != ".svg"]
+    failed = [run_id for (_, run_id), r in zip(ended, results, strict=True) if r.status == "failed"]
+    missing = sorted({run_id for _, run_id in expected} - {run_id for _, run_id in ended})
     lines += [f"failed:  {run_id}" for run_id in failed]
-    lines += [f"no result: {run_id}" for run_id in unfinished]
-    text = "\n".join([short_table(rows), *lines])
-    return Outcome(text=text, failed=bool(failed or unfinished))
+    lines += [f"no result: {run_id}" for run_id in missing]
+    table = []
+    if results:
+        rows = pd.concat([result.rows for result in results], ignore_index=True)
+        table = [overview_markdown(summarise(rows)), ""]
+    return Outcome(text="\n".join([*table, *lines]), failed=bool(failed or missing))
 
 
 class _SweepProgress:

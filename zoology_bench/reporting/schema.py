@@ -123,7 +123,7 @@ CELL = (
     *("n_kv_pairs", "n_queries", "data_hash"),
 )
 """Columns that say which rows a number was measured on."""
-KEY = ("run_id", "split", *CELL, "slice_key", "slice_value", "metric")
+KEY = ("run_id", "model", "split", *CELL, "slice_key", "slice_value", "metric")
 """Columns that identify a row: two rows equal here measure the same thing."""
 
 

@@ -115,6 +115,10 @@ class RunStore:
             raise
         return claim
 
+    def has_result(self, run_id: str) -> bool:
+        """Whether the run ended, well or badly."""
+        return (self.folder(run_id) / "result.json").exists()
+
     def is_finished(self, run_id: str) -> bool:
         """Whether the run has a result that is not a failure (a failed run may be tried again)."""
         path = self.folder(run_id) / "result.json"

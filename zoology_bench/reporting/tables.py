@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from zoology_bench.reporting.intervals import wilson_interval
 from zoology_bench.reporting.labels import arm_names, cell_names
 
 MAX_DIGITS = 4
@@ -50,6 +51,14 @@ def format_floor(value: float, se: float = 0.0) -> str:
     return f"{value:.3g}"
 
 
+def format_share(value: float, n: int) -> str:
+    """A share of ``n`` queries, to the digits that counting them can resolve."""
+    if pd.isna(value):
+        return "-"
+    low, high = wilson_interval(value, n)
+    return f"{value:.{n_digits(low, high)}f}"
+
+
 def format_quantity(value: float) -> str:
     """A count or a time to two significant digits, without an exponent: 4.5, 12, 380."""
     if pd.isna(value):
@@ -75,7 +84,7 @@ def table_markdown(summary: pd.DataFrame, title: str, provenance: Sequence[str] 
     """The page table.md.
 
     Args:
-        summary: ``aggregate.summarise(frame)``.
+        summary: ``aggregate.summarise(frame)``, with the columns of ``error_shares`` if known.
         title: heading of the page.
         provenance: lines that say what was measured where.
     """
@@ -84,9 +93,17 @@ def table_markdown(summary: pd.DataFrame, title: str, provenance: Sequence[str] 
     parts = [f"# {title}", _LEGEND, _overview(named)]
     for cell in dict.fromkeys(named.cell):
         parts.append(_cell_section(named.loc[named.cell == cell], cell))
+    parts += _error_section(named)
     if provenance:
         parts.append("\n".join(f"- {line}" for line in provenance))
     return "\n\n".join(parts) + "\n"
+
+
+def overview_markdown(summary: pd.DataFrame) -> str:
+    """The first table of table.md alone, short enough for a terminal."""
+    named = summary.assign(arm=arm_names(summary), cell=cell_names(summary))
+    named["width"] = named.d_model.map(lambda d: "" if pd.isna(d) else f" D={d}")
+    return _overview(named)
 
 
 def provenance(frame: pd.DataFrame) -> list[str]:
@@ -183,6 +200,22 @@ def _arm_line(row: Row) -> list[str]:
         *(_count(row[name]) for name in _SIZES),
         _notes(row),
     ]
+
+
+def _error_section(named: pd.DataFrame) -> list[str]:
+    """Heading, sentence and table of the error kinds; nothing where they were not counted."""
+    columns = [str(name) for name in named.columns if str(name).startswith("error_")]
+    counted = named.loc[named[columns].notna().any(axis=1)] if columns else named.iloc[:0]
+    if counted.empty:
+        return []
+    header = ["model", "D", "cell", "accuracy", *(name.removeprefix("error_") for name in columns)]
+    lines = [
+        [row["arm"], _count(row["d_model"]), row["cell"], _accuracy_text(row)]
+        + [format_share(row[name], row["n"]) for name in columns]
+        for row in counted.to_dict("records")
+    ]
+    text = "Shares of all queries, mean over the seeds that have a number."
+    return ["## Where the errors go", text, markdown_table(header, lines)]
 
 
 _SIZES = ("n_params_total", "n_params_non_embedding", "n_params_mixer", "state_bytes")
