@@ -21,6 +21,9 @@ State = dict[str, Tensor]
 class Mixer(nn.Module, abc.ABC):
     """A causal sequence mixer; ``step`` is its decode form, one token at a time."""
 
+    any_length: ClassVar[bool] = True
+    """Whether sequences longer than the one it was built for are defined."""
+
     @abc.abstractmethod
     def forward(self, x: Tensor) -> Tensor:
         """Mix (B, T, D) causally into (B, T, D)."""

@@ -97,6 +97,8 @@ class TorchModuleConfig(MixerConfig):
 class TorchModule(Mixer):
     """Wraps the user's module; it has no step form."""
 
+    any_length: ClassVar[bool] = False
+
     def __init__(self, target: str, cls: type[nn.Module], arguments: dict[str, int]) -> None:
         super().__init__()
         self.target = target

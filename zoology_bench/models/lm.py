@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from omegaconf import MISSING
 from torch import Tensor, nn
 
+from zoology_bench.mixers.audit import measured_state_bytes
 from zoology_bench.mixers.base import INITS, Mixer, MixerConfig
 from zoology_bench.models.base import ModelConfig, ParamCount
 from zoology_bench.models.block import NORMS, Block, make_norm
@@ -158,8 +159,13 @@ class LanguageModel(nn.Module):
         )
 
     def state_bytes(self, seq_len: int) -> int | None:
-        """Bytes per sequence that survive ``seq_len`` decode steps; None if a mixer cannot say."""
-        sizes = [mixer.state_bytes(seq_len) for mixer in self.mixers()]
+        """Bytes per sequence that survive ``seq_len`` decode steps, measured on the step forms.
+
+        None if a mixer has none.
+        """
+        sizes = [
+            measured_state_bytes(mixer, self.config.d_model, seq_len) for mixer in self.mixers()
+        ]
         known = [size for size in sizes if size is not None]
         return sum(known) if len(known) == len(sizes) else None
 

@@ -28,6 +28,9 @@ def toeplitz_matrix(h: Tensor, length: int) -> Tensor:
         h: (..., K).
         length: L.
     """
-    # Left of tap 0 stand the zeros of future inputs, right of tap K - 1 those of long lags.
-    padded = F.pad(h, (length - 1, length - h.shape[-1]))
-    return padded.unfold(-1, length, 1).flip(-2)
+    # Repeating h with period L + 1 and reading rows of L moves it right by one per row. What wraps
+    # around lands below the diagonal. All of it is copies and sums, backward too, where the
+    # scatter of an indexed or unfolded filter would dominate.
+    period = F.pad(h, (0, length + 1 - h.shape[-1]))
+    repeated = period[..., None, :].expand(*h.shape[:-1], length, length + 1).flatten(-2)
+    return repeated[..., : length * length].unflatten(-1, (length, length)).triu()
