@@ -13,7 +13,7 @@ from zoology_bench.baselines.ceiling import (
 )
 from zoology_bench.baselines.in_context import InContext
 from zoology_bench.baselines.rank import Rank
-from zoology_bench.baselines.rank_law import rank_law
+from zoology_bench.baselines.ranks import rank_law
 from zoology_bench.baselines.recency import Recency
 from zoology_bench.baselines.uniform_vocab import UniformVocab
 from zoology_bench.tasks.base import Task

@@ -10,7 +10,7 @@ from zoology_bench.baselines.best_slot import BestSlot
 from zoology_bench.baselines.choice import with_absent
 from zoology_bench.baselines.posterior import TablePosterior
 from zoology_bench.baselines.rank import Rank
-from zoology_bench.baselines.rank_law import rank_law
+from zoology_bench.baselines.ranks import rank_law
 from zoology_bench.baselines.sampling import Positions, layout_key, sampled_positions
 from zoology_bench.data.layout import Vocabulary
 from zoology_bench.tasks.base import Task

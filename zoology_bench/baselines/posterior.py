@@ -117,10 +117,12 @@ class StreamPosterior:
         self._by_distance = np.zeros(spec.seq_len)
         starts = spec.seq_len - table.support
         self._by_distance[table.support] = table.probabilities / starts
-        # Chance that a question starts at cell a, over that of an unasked pair, 1 / (T - 1).
+        # Chance that a question starts at cell a; 1 / (T - 1) would be that of an unasked pair.
         room = np.concatenate(([0.0], np.cumsum(self._by_distance)))[::-1][:-1]
-        asked = spec.n_queries / spec.n_kv_pairs
-        self._weight = 1 / (1 - asked + asked * room * (spec.seq_len - 1) + 1e-300)
+        # By what a pair's position says under "asked by another query or by none" it is divided:
+        # of the P - 1 other pairs Q - 1 are asked.
+        others = (spec.n_queries - 1) / max(1, spec.n_kv_pairs - 1)
+        self._weight = 1 / (1 - others + others * room * (spec.seq_len - 1) + 1e-300)
 
     def __call__(self, pair_pos: np.ndarray, query_pos: np.ndarray) -> np.ndarray:
         distance = query_pos[:, :, None] - pair_pos[:, None, :]

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from zoology_bench.baselines.base import Baseline, Written
 from zoology_bench.baselines.choice import named, with_absent
-from zoology_bench.baselines.rank_law import RankLaw
+from zoology_bench.baselines.ranks import RankLaw
 from zoology_bench.data.batch import Batch
 from zoology_bench.data.layout import Vocabulary
 from zoology_bench.tasks.layouts.base import Layout
