@@ -2,17 +2,17 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import combinations, permutations, product
+from itertools import combinations, pairwise, permutations, product
 
 import numpy as np
 
 Outcome = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 """Positions of the pairs, positions of the queries, which pair each query asks."""
+Weighted = tuple[Outcome, float]
+"""An outcome and its probability."""
 
 
-def official_outcomes(
-    seq_len: int, n_pairs: int, power_a: float
-) -> Iterator[tuple[Outcome, float]]:
+def official_outcomes(seq_len: int, n_pairs: int, power_a: float) -> Iterator[Weighted]:
     """Every placement of the official layout with its probability, by drawing slot after slot."""
     n_slots = (seq_len - 2 * n_pairs) // 2
     weight = [g ** (power_a - 1) for g in range(1, n_slots + 1)]
@@ -26,7 +26,7 @@ def official_outcomes(
         yield (pairs, queries, tuple(range(n_pairs))), probability
 
 
-def two_pair_prefix_outcomes(distances: list[int]) -> Iterator[tuple[Outcome, float]]:
+def two_pair_prefix_outcomes(distances: list[int]) -> Iterator[Weighted]:
     """Prefix with two pairs and a uniform law: a collision has one way out, the exchange."""
     for first, second in product(distances, repeat=2):
         if first == second + 2:
@@ -36,7 +36,7 @@ def two_pair_prefix_outcomes(distances: list[int]) -> Iterator[tuple[Outcome, fl
 
 def probe_outcomes(
     n_pairs: int, distances: list[int], bindings: list[int], seq_len: int
-) -> Iterator[tuple[Outcome, float]]:
+) -> Iterator[Weighted]:
     """Every placement of the probe layout with uniform laws, by its definition."""
     firsts = max(distances) + 2 * (n_pairs - 1 - min(bindings))
     queries = range(firsts, seq_len)
@@ -50,9 +50,7 @@ def probe_outcomes(
             yield (pairs, (q,), (before,)), each / (len(insides) * len(outsides))
 
 
-def stream_outcomes(
-    n_pairs: int, distances: list[int], seq_len: int
-) -> Iterator[tuple[Outcome, float]]:
+def stream_outcomes(n_pairs: int, distances: list[int], seq_len: int) -> Iterator[Weighted]:
     """Every placement of the stream layout with one query and at most two pairs, uniform law."""
     for s in distances:
         for a in range(seq_len - s):
@@ -70,11 +68,11 @@ def stream_outcomes(
 def dominoes(cells: range, n: int) -> Iterator[tuple[int, ...]]:
     """Every way to put n pairs of neighbouring cells into a run of cells, as their first cells."""
     for starts in combinations(cells[:-1], n):
-        if all(b - a >= 2 for a, b in zip(starts, starts[1:], strict=False)):
+        if all(b - a >= 2 for a, b in pairwise(starts)):
             yield starts
 
 
-def optimum(outcomes: Iterator[tuple[Outcome, float]], fact: str) -> float:
+def optimum(outcomes: Iterator[Weighted], fact: str) -> float:
     """Best expected share of right pairs for guessers that see all pairs and one more thing.
 
     Args:

@@ -107,14 +107,13 @@ def test_probe_ceiling_agrees_with_enumeration():
     assert ceiling.value == pytest.approx(oracles.optimum(outcomes, "all"), abs=4 * ceiling.se)
 
 
-def test_stream_ceiling_lies_just_below_the_enumerated_optimum():
-    task = MQAR(
-        seq_len=16, n_kv_pairs=2, n_queries=1, layout="stream", distance=Uniform(lo=2, hi=8)
-    )
+def test_stream_ceiling_agrees_with_the_enumerated_optimum():
+    law = Uniform(lo=2, hi=8)
+    task = MQAR(seq_len=16, n_kv_pairs=2, n_queries=1, layout="stream", distance=law)
     best = oracles.optimum(oracles.stream_outcomes(2, list(range(2, 9)), 16), "all")
     ceiling = content_blind_ceiling(task)
-    # The posterior leaves out that shapes exclude each other: a little is lost, nothing is gained.
-    assert best - 0.03 < ceiling.value < best + 4 * ceiling.se
+    # The posterior leaves out that shapes exclude each other: a little may be lost, never gained.
+    assert best - 0.01 < ceiling.value < best + 4 * ceiling.se
 
 
 def test_triples_ceiling_of_one_query_is_exact():

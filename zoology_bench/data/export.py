@@ -107,10 +107,10 @@ def _header(task: RowSource, split: str, seed: int, start: int, stop: int) -> di
 
 
 def plain_config(value: Any) -> Any:
-    """Nested dicts, lists and scalars of a configuration; ``kind`` names the class of each part."""
+    """Nested dicts, lists and scalars of a configuration; ``kind`` names each part."""
     if is_dataclass(value) and not isinstance(value, type):
         plain = {f.name: plain_config(getattr(value, f.name)) for f in fields(value) if f.init}
-        return {"kind": type(value).__name__, **plain}
+        return {"kind": getattr(value, "name", type(value).__name__), **plain}
     if isinstance(value, (list, tuple)):
         return [plain_config(item) for item in value]
     return value
