@@ -1,4 +1,4 @@
-"""Put shapes on the cells of a row one at a time, each uniformly over the starts that still fit.
+"""Put shapes on the cells of rows, each uniformly over the starts that still fit.
 
 A shape covers its start, the cells ``beside`` it (fixed offsets) and one far cell, start + span.
 Two layouts are packings: in stream a question is the shape {a, a + 1, a + s}; in triples it is
@@ -11,20 +11,18 @@ from torch import Tensor
 from zoology_bench.data.random import bounded, lanes32, sort_rows
 
 FIRST_PACKING_STREAM = 64
-"""The k-th shape of a row draws from stream FIRST_PACKING_STREAM + k."""
 
-_FIRST_TRIES = 4
-_MORE_TRIES = 16
-_TIERS = 3
+_N_TURNS = 16
+_N_STREAMS = _N_TURNS + 1
 
 
 class Packer:
     """The cells of a block of rows while shapes are put on them.
 
-    A start is tried uniformly at random, a few times for every row, more often for the rows where
-    none fitted, and in what remains of those it is picked among all that fit. A try is taken if it
-    fits, so each of the three gives the uniform law over the starts that fit, and so does their
-    union, whatever the numbers of tries.
+    In a turn every shape that is still waiting, in order, tries one random start and takes it if it
+    fits. What waits after the last turn picks, in order, among all starts that fit. Whether a try
+    fits depends on how many starts do, not on which, so each shape is put down uniformly over the
+    starts that fit at that moment, by a try as by a pick.
 
     Args:
         keys: (B,) row keys.
@@ -34,85 +32,114 @@ class Packer:
     """
 
     def __init__(self, keys: Tensor, n_cells: int, beside: tuple[int, ...], attempt: int) -> None:
-        device = keys.device
-        self.stuck = torch.zeros(len(keys), dtype=torch.bool, device=device)
-        """(B,) rows where some shape had no start left; their later starts mean nothing."""
-        self._keys, self._n_cells, self._beside, self._attempt = keys, n_cells, beside, attempt
-        self._taken = torch.zeros(len(keys) * n_cells, dtype=torch.uint8, device=device)
-        self._row = torch.arange(len(keys), device=device) * n_cells
-        self._order = torch.arange(_MORE_TRIES, dtype=torch.uint8, device=device)
-        self._n_shapes = 0
+        self._keys, self._n_cells, self._attempt = keys, n_cells, attempt
+        self._near = (0, *beside)
+        # Behind the last row come cells that are never free: there look columns with no shape.
+        self._nowhere = len(keys) * n_cells
+        behind = max(self._near) + 1
+        self._free = torch.ones(self._nowhere + behind, dtype=torch.uint8, device=keys.device)
+        self._free[self._nowhere :] = 0
+        self._n_calls = 0
 
-    def put(self, span: Tensor) -> Tensor:
-        """(B,) int64 starts of one more shape per row, of spans (B,) int64."""
-        start, fits = self._try(self._keys, self._row, span, _FIRST_TRIES, tier=0)
-        rows = torch.nonzero(~(fits | self.stuck))[:, 0]
-        if len(rows):
-            keys, row, narrow = self._keys[rows], self._row[rows], span[rows]
-            start[rows], fits = self._try(keys, row, narrow, _MORE_TRIES, tier=1)
-            rows = rows[~fits]
-        if len(rows):
-            start[rows], fits = self._pick(rows, span[rows])
-            self.stuck[rows[~fits]] = True
-        self._take(self._row + start, span)
-        self._n_shapes += 1
-        return start
+    def put(self, spans: Tensor) -> Tensor:
+        """(B, K) int64 starts of K more shapes of spans (B, K) per row; -1 where nothing fits."""
+        n_rows, n_shapes = spans.shape
+        device = spans.device
+        # What waits in a row: shape << span_bits | span, ascending, then columns with no shape.
+        span_bits = self._n_cells.bit_length()
+        nothing = n_shapes << span_bits
+        narrow = nothing < 1 << 31
+        shape = torch.arange(n_shapes, device=device)
+        waiting = ((shape << span_bits) | spans).to(torch.int32 if narrow else torch.int64)
+        rows = torch.arange(n_rows, device=device)
+        starts = torch.empty(n_rows * (n_shapes + 1), dtype=torch.int64, device=device)
+        for turn in range(_N_TURNS + 1):
+            span = (waiting & ((1 << span_bits) - 1)).long()
+            idle = waiting == nothing
+            bits = self._draw(self._keys[rows], waiting.shape[1], turn)
+            if turn < _N_TURNS:
+                start = bounded(bits, self._n_cells - span)
+                fits = self._try_in_order(rows, start, span, idle)
+            else:
+                start = self._pick_in_order(rows, span, idle, bits)
+                fits = ~idle
+            at = (waiting >> span_bits) + (rows * (n_shapes + 1))[:, None]
+            starts.scatter_(0, at.view(-1), start.view(-1))
+            waiting = sort_rows(waiting.masked_fill_(fits, nothing))
+            some = waiting[:, 0] != nothing
+            rows, waiting = rows[some], waiting[some]
+            if not len(rows):
+                break
+            waiting = waiting[:, : int((waiting.amin(0) != nothing).sum())]
+        self._n_calls += 1
+        return starts.view(n_rows, n_shapes + 1)[:, :n_shapes]
 
     def block(self, cells: Tensor) -> None:
         """Take the cells (B, n_cells) bool out of play."""
-        self._taken |= cells.view(-1)
+        self._free[: self._nowhere].masked_fill_(cells.reshape(-1), 0)
 
-    def _take(self, cell: Tensor, span: Tensor) -> None:
-        for offset in (0, *self._beside):
-            self._taken.index_fill_(0, cell + offset, 1)
-        self._taken.index_fill_(0, cell + span, 1)
+    def _draw(self, keys: Tensor, n: int, turn: int) -> Tensor:
+        stream = FIRST_PACKING_STREAM + self._n_calls * _N_STREAMS + turn
+        return lanes32(keys, stream, n, self._attempt)
 
-    def _draw(self, keys: Tensor, n: int, tier: int) -> Tensor:
-        stream = FIRST_PACKING_STREAM + self._n_shapes
-        return lanes32(keys, stream, n, self._attempt * _TIERS + tier)
-
-    def _try(
-        self, keys: Tensor, row: Tensor, span: Tensor, n: int, tier: int
-    ) -> tuple[Tensor, Tensor]:
-        """The first of n random starts that fits, and whether one did (a start of any kind if not).
+    def _try_in_order(self, rows: Tensor, start: Tensor, span: Tensor, idle: Tensor) -> Tensor:
+        """(b, W) bool: which starts fitted and are taken now, column by column.
 
         Args:
-            keys: (b,) row keys of some rows.
-            row: (b,) their first cells.
-            span: (b,) spans.
-            n: tries.
-            tier: addresses the draws.
+            rows: (b,) indices of some rows.
+            start: (b, W) one start for each waiting shape.
+            span: (b, W) their spans, 0 where idle.
+            idle: (b, W) bool, columns without a shape.
         """
-        start = bounded(self._draw(keys, n, tier), (self._n_cells - span)[:, None])
-        cell = (start + row[:, None]).view(-1)
-        taken = self._taken.index_select(0, cell)
-        for offset in self._beside:
-            taken |= self._taken.index_select(0, cell + offset)
-        taken |= self._taken.index_select(0, (cell.view(-1, n) + span[:, None]).view(-1))
-        # Least of (does not fit, number of the try): sought by value, since indices of ties differ
-        # between devices.
-        first = (taken.view(-1, n) * _MORE_TRIES + self._order[:n]).amin(1).long()
-        chosen = start.gather(1, (first % _MORE_TRIES)[:, None])[:, 0]
-        return chosen, first < _MORE_TRIES
+        n_rows, n_columns = start.shape
+        first = (start + (rows * self._n_cells)[:, None]).masked_fill_(idle, self._nowhere)
+        cells = torch.empty(
+            n_columns, len(self._near) + 1, n_rows, dtype=torch.int64, device=start.device
+        )
+        cells[:, 0] = first.t()
+        cells[:, -1] = (first + span).t()
+        for i, offset in enumerate(self._near[1:], start=1):
+            torch.add(cells[:, 0], offset, out=cells[:, i])
+        fits = torch.empty(n_columns, n_rows, dtype=torch.uint8, device=start.device)
+        for cell, fit in zip(cells.view(n_columns, -1), fits, strict=True):
+            free = self._free.index_select(0, cell).view(-1, n_rows)
+            torch.amin(free, 0, out=fit)
+            free -= fit
+            self._free.scatter_(0, cell, free.view(-1))
+        return fits.t().bool()
 
-    def _pick(self, rows: Tensor, span: Tensor) -> tuple[Tensor, Tensor]:
-        """One of all the starts that fit, for some rows, and whether there is one (0 if not)."""
-        taken = self._taken.view(-1, self._n_cells)[rows]
-        bits = self._draw(self._keys[rows], 1, tier=2)[:, 0]
-        return pick(starts_that_fit(taken, span, self._beside), bits)
+    def _pick_in_order(self, rows: Tensor, span: Tensor, idle: Tensor, bits: Tensor) -> Tensor:
+        """(b, W) starts picked among all that fit, -1 where none does.
+
+        Args:
+            rows, span, idle: as in ``_try_in_order``.
+            bits: (b, W) int32 random bits.
+        """
+        starts = torch.zeros_like(span)
+        for column in range(span.shape[1]):
+            some = torch.nonzero(~idle[:, column])[:, 0]
+            row, reach = rows[some], span[some, column]
+            free = self._free[: self._nowhere].view(-1, self._n_cells)[row]
+            fits = starts_that_fit(free == 1, reach, self._near[1:])
+            start, found = pick(fits, bits[some, column])
+            starts[some, column] = start.masked_fill(~found, -1)
+            row, start, reach = row[found], start[found], reach[found]
+            first = start + row * self._n_cells
+            for offset in (*self._near, reach):
+                self._free.index_fill_(0, first + offset, 0)
+        return starts
 
 
-def starts_that_fit(taken: Tensor, span: Tensor, beside: tuple[int, ...]) -> Tensor:
+def starts_that_fit(free: Tensor, span: Tensor, beside: tuple[int, ...]) -> Tensor:
     """(b, n) bool: a shape may start here.
 
     Args:
-        taken: (b, n) uint8, 0 where a cell is free.
+        free: (b, n) bool, cells that nothing covers.
         span: (b,) offset of the far cell.
         beside: offsets of the cells covered beside the start.
     """
-    n_cells = taken.shape[1]
-    cell = torch.arange(n_cells, device=taken.device)
-    free = taken == 0
+    n_cells = free.shape[1]
+    cell = torch.arange(n_cells, device=free.device)
     fits = free.clone()
     for offset in beside:
         fits[:, :-offset] &= free[:, offset:]

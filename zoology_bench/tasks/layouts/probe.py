@@ -15,6 +15,7 @@ _STREAM_QUERY = 18
 _STREAM_ITEMS = 19
 _STREAM_SHUFFLE = 20
 _MAX_REDRAWS = 6
+_INDEX_BITS = 20
 _ITEMS_PER_BLOCK = 1 << 17
 
 
@@ -162,10 +163,8 @@ def _choose_items(keys: Tensor, n: int, n_left: Tensor, left: Tensor, right: Ten
         (B, n) int64, ascending.
     """
     column = torch.arange(n, device=keys.device)
-    is_left, is_fixed = column < n_left, column == n_left
-    low = torch.where(is_left, 0, torch.where(is_fixed, left, left + 1))
-    size = torch.where(is_left, left, torch.where(is_fixed, 1, right))
-    item = sort_rows((low + bounded(lanes32(keys, _STREAM_ITEMS, n), size)).int())
+    drawn = _draw_items(lanes32(keys, _STREAM_ITEMS, n), column < n_left, left, right)
+    item = sort_rows(drawn.scatter_(1, n_left, left).int())
     chosen, rows = item, torch.arange(len(keys), device=keys.device)
     for redraw in range(1, _MAX_REDRAWS + 1):
         repeated = item[:, 1:] == item[:, :-1]
@@ -175,9 +174,10 @@ def _choose_items(keys: Tensor, n: int, n_left: Tensor, left: Tensor, right: Ten
             return chosen.long()
         row, again = torch.nonzero(repeated[some], as_tuple=True)
         again += 1
-        bits = mix(keys[rows[row]] + column_keys(_STREAM_ITEMS, redraw, n, str(keys.device))[again])
         origin = rows[row]
-        fresh = low[origin, again] + bounded(bits, size[origin, again])
+        bits = mix(keys[origin] + column_keys(_STREAM_ITEMS, redraw, n, str(keys.device))[again])
+        is_left = again < n_left[origin, 0]
+        fresh = _draw_items(bits, is_left, left[origin, 0], right[origin, 0])
         item[row, again] = fresh.int()
         item = sort_rows(item)
         chosen[rows] = item
@@ -187,15 +187,22 @@ def _choose_items(keys: Tensor, n: int, n_left: Tensor, left: Tensor, right: Ten
     return chosen.long()
 
 
+def _draw_items(bits32: Tensor, is_left: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """A uniform item before, or after, the fixed item ``left``."""
+    item = bounded(bits32, torch.where(is_left, left, right))
+    item += torch.where(is_left, 0, left + 1)
+    return item
+
+
 def _shuffle_items(keys: Tensor, n: int, n_left: Tensor, left: Tensor, right: Tensor) -> Tensor:
     """The same choice from a random order of all items: slower, and indifferent to how many."""
     n_items = int((left + right).max()) + 1
-    index_bits = n_items.bit_length()
     item = torch.arange(n_items, device=keys.device)
     # Left items, the fixed one, right items, what is beyond: in this order, each part shuffled.
     part = (item >= left).long() + (item > left).long() + (item > left + right).long()
-    priority = draws(keys, _STREAM_SHUFFLE, n_items) & ((1 << 60) - (1 << index_bits))
-    shuffled = torch.sort((part << 60) | priority | item, 1).values & ((1 << index_bits) - 1)
+    index_mask = (1 << _INDEX_BITS) - 1
+    priority = draws(keys, _STREAM_SHUFFLE, n_items) & ((1 << 60) - 1) & ~index_mask
+    shuffled = sort_rows((part << 60) | priority | item) & index_mask
     column = torch.arange(n, device=keys.device)
     taken = torch.where(column < n_left, column, left - n_left + column)
-    return torch.sort(shuffled.gather(1, taken), 1).values
+    return sort_rows(shuffled.gather(1, taken))

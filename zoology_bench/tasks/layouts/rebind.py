@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from zoology_bench.data.random import bounded, draws, lanes32
+from zoology_bench.data.random import bounded, draws, lanes32, sort_rows
 
 _STREAM_ORDER = 32
 _STREAM_KEYS = 33
@@ -57,5 +57,5 @@ def _shuffled_unasked(keys: Tensor, asked: Tensor, n_pairs: int) -> Tensor:
     priority = draws(keys, _STREAM_ORDER, n_pairs) & ((1 << 62) - (1 << index_bits))
     priority |= index
     priority.scatter_(1, asked, 1 << 62)
-    ordered = torch.sort(priority, 1).values[:, : n_pairs - asked.shape[1]]
+    ordered = sort_rows(priority)[:, : n_pairs - asked.shape[1]]
     return ordered & ((1 << index_bits) - 1)

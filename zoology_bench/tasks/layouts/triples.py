@@ -7,12 +7,13 @@ from torch import Tensor
 from zoology_bench.data.random import lanes32
 from zoology_bench.tasks.distance import LawTable, Uniform
 from zoology_bench.tasks.layouts.base import Layout, LayoutSpec, Placement
-from zoology_bench.tasks.layouts.packing import Packer, in_order, pick, starts_that_fit
+from zoology_bench.tasks.layouts.packing import Packer, in_order
 from zoology_bench.tasks.layouts.rebind import share_keys
+from zoology_bench.tasks.layouts.stirring import stir, uncovered
 
 _STREAM_LAGS = 16
 _STREAM_MIRROR = 17
-_STREAM_MOVES = 18
+_STREAM_SWEEPS = 18
 _CELLS_PER_BLOCK = 1 << 21
 
 
@@ -20,19 +21,18 @@ class Triples(Layout):
     """M triples (key, value, question) fill the row: T = 3M, P = M, triple i starts at 3i.
 
     Lags g_1..g_Q are drawn iid from the law (s = 3g + 2, 1 <= g <= M - 1) and never drawn again.
-    Then one after the other gets a triple w to ask about, and triple w + g to ask in, uniform over
-    the w where both are still free: each key is asked at most once, each triple asks at most once.
-    Unasked question cells hold the blank.
+    Then each gets a triple w to ask about, and triple w + g to ask in, as ``Packer`` does it,
+    uniformly over the w where both are free at its moment: each key is asked at most once, each
+    triple asks at most once. Unasked question cells hold the blank.
 
     Valid iff Q <= M - g_max. Necessary: Q equal lags g_max need Q different w below M - g_max.
     Sufficient: in ascending order of lag, w = 0, 1, .., Q - 1 fits, since w + g then strictly
     increases up to Q - 1 + g_max <= M - 1.
 
-    A row where one finds no triple is placed again up to ``max_attempts`` times. What is still
-    stuck, which happens from about Q = .8 M on, starts from the order above or, with a fair coin,
-    its mirror image, and is then stirred: ``n_sweeps`` times each question in turn moves to one of
-    the places that fit it, uniformly. So every row is placed and the law is exact at any Q, but the
-    positions of stirred rows are uniform over their placements only as far as stirring reaches.
+    A row where one finds no triple starts from that order or, with a fair coin, its mirror image,
+    and is stirred ``n_sweeps`` times. So every row is placed and the law is exact at any Q. No row
+    needs it at Q <= M / 2 or so; up to Q = .8 M stirring forgets the order, from .9 M on few moves
+    exist and rows keep most of it: there, a key's position tells its distance within a row.
 
     Re-bound keys follow ``share_keys``, which needs an unasked key here (Q < P - R), because every
     triple between the writes and the queries holds a pair.
@@ -40,7 +40,6 @@ class Triples(Layout):
 
     name = "triples"
     takes_filler = False
-    max_attempts = 8
     n_sweeps = 16
 
     def __init__(self, spec: LayoutSpec) -> None:
@@ -79,40 +78,23 @@ class Triples(Layout):
 
     def _place(self, keys: Tensor, lag: Tensor) -> Tensor:
         """(B, Q) asked triples of rows that share a cache-sized block."""
-        asked, stuck = self._pack(keys, lag, attempt=0)
-        rows = torch.nonzero(stuck)[:, 0]
-        for attempt in range(1, self.max_attempts):
-            if not len(rows):
-                return asked
-            asked[rows], stuck = self._pack(keys[rows], lag[rows], attempt)
-            rows = rows[stuck]
+        # Cell w of 2M: triple w is asked about; cell M + i: triple i asks.
+        span = self._n_triples + lag
+        asked = Packer(keys, 2 * self._n_triples, (), attempt=0).put(span)
+        rows = torch.nonzero((asked < 0).any(1))[:, 0]
         if len(rows):
-            asked[rows] = self._stir(keys[rows], lag[rows])
+            asked[rows] = self._stirred(keys[rows], lag[rows])
         return asked
 
-    def _pack(self, keys: Tensor, lag: Tensor, attempt: int) -> tuple[Tensor, Tensor]:
-        # Cell w of 2M: triple w is asked about; cell M + i: triple i asks.
-        packer = Packer(keys, 2 * self._n_triples, (), attempt)
-        spans = (self._n_triples + lag).t().contiguous()
-        return torch.stack([packer.put(span) for span in spans], 1), packer.stuck
-
-    def _stir(self, keys: Tensor, lag: Tensor) -> Tensor:
-        """(b, Q) asked triples by the placement that always exists, moved about at random."""
-        n = self._n_triples
-        _, rank = in_order(lag, n)
+    def _stirred(self, keys: Tensor, lag: Tensor) -> Tensor:
+        """(b, Q) asked triples: the placement that always exists, moved about at random."""
+        _, rank = in_order(lag, self._n_triples)
         mirrored = lanes32(keys, _STREAM_MIRROR, 1) < 0
-        asked = torch.where(mirrored, n - 1 - rank - lag, rank)
-        taken = torch.zeros(len(keys), 2 * n, dtype=torch.uint8, device=keys.device)
-        taken.scatter_(1, torch.cat([asked, n + asked + lag], 1), 1)
+        asked = torch.where(mirrored, self._n_triples - 1 - rank - lag, rank)
+        span = self._n_triples + lag
+        free = uncovered(asked, span, (), 2 * self._n_triples)
         for sweep in range(self.n_sweeps):
-            bits = lanes32(keys, _STREAM_MOVES, lag.shape[1], sweep)
-            for j in range(lag.shape[1]):
-                span = n + lag[:, j]
-                own = torch.stack([asked[:, j], asked[:, j] + span], 1)
-                taken.scatter_(1, own, 0)
-                asked[:, j], _ = pick(starts_that_fit(taken, span, ()), bits[:, j])
-                own = torch.stack([asked[:, j], asked[:, j] + span], 1)
-                taken.scatter_(1, own, 1)
+            stir(free, asked, span, (), lanes32(keys, _STREAM_SWEEPS, lag.shape[1], sweep))
         return asked
 
 
