@@ -119,9 +119,11 @@ class RowGenerator:
         n, first = len(self._filler), self._filler.start
         if n == 1:
             inputs.fill_(first)
-        elif n & (n - 1) == 0 and n <= 1 << 15:
-            inputs.copy_(lanes16(keys, _STREAM_FILLER, inputs.shape[1]) & (n - 1))
-            inputs += first
+            return
+        if n & (n - 1) == 0 and n <= 1 << 15:
+            tokens = lanes16(keys, _STREAM_FILLER, inputs.shape[1]) & (n - 1)
         else:
-            inputs.copy_(bounded(lanes32(keys, _STREAM_FILLER, inputs.shape[1]), n))
+            tokens = bounded(lanes32(keys, _STREAM_FILLER, inputs.shape[1]), n)
+        inputs.copy_(tokens)
+        if first:
             inputs += first
