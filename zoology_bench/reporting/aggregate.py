@@ -6,8 +6,8 @@ what it was measured on; a choice is a learning rate with the rest of the traine
 
 import pandas as pd
 
+from zoology_bench.reporting.columns import CELL, KINDS, UNBOUNDED_METRICS
 from zoology_bench.reporting.intervals import effective_n, t_interval, wilson_interval
-from zoology_bench.reporting.schema import CELL, KINDS
 
 SOLVED = 0.99
 """A seed solves a cell when its report accuracy is above this."""
@@ -27,7 +27,8 @@ def candidates(frame: pd.DataFrame) -> pd.DataFrame:
 
     The score is the mean over seeds of the mean over cells; a run that failed without a number
     scores 0. Ties go to the choice that needed fewer steps, then to the smaller learning rate. An
-    arm trained on a mixture makes one choice for all its cells.
+    arm trained on a mixture makes one choice for all its cells. Models that are not trained have
+    nothing to choose: the first of equal runs stands for all.
 
     Returns:
         One line per arm, training data and choice: select_accuracy (nan without select rows),
@@ -42,8 +43,9 @@ def candidates(frame: pd.DataFrame) -> pd.DataFrame:
         failed=("status", lambda s: bool((s == "failed").any())), steps=("steps", "max")
     )
     select = overall[overall.split == "select"]
-    scores = select.groupby("run_id", as_index=False).agg(score=("value", "mean"))
-    runs = runs.merge(scores, on="run_id", how="left")
+    # One run may grade several models (the baselines), so that run_id alone names none.
+    scores = select.groupby(["run_id", "model"], as_index=False).agg(score=("value", "mean"))
+    runs = runs.merge(scores, on=["run_id", "model"], how="left")
     runs["score"] = runs.score.where(runs.score.notna() | ~runs.failed, 0.0)
     table = runs.groupby(_CANDIDATE, dropna=False, as_index=False).agg(
         select_accuracy=("score", lambda s: s.mean(skipna=False)),
@@ -53,7 +55,8 @@ def candidates(frame: pd.DataFrame) -> pd.DataFrame:
     )
     sizes = table.groupby(_TRAINING, dropna=False).lr.transform("size")
     table["n_choices"] = sizes.astype("int64")
-    blind = table[(table.n_choices > 1) & table.select_accuracy.isna()]
+    undecided = (table.n_choices > 1) & (table.kind == "trained")
+    blind = table.loc[undecided & table.select_accuracy.isna()]
     if len(blind):
         one = blind.iloc[0]
         raise ValueError(
@@ -110,10 +113,25 @@ def summarise(frame: pd.DataFrame, slice_key: str = "") -> pd.DataFrame:
     return _finish(lines)
 
 
+def error_shares(frame: pd.DataFrame) -> pd.DataFrame:
+    """Where the errors of the chosen runs go, on report rows.
+
+    Returns:
+        One line per arm, training data, choice and cell, with a column ``error_<kind>`` for every
+        kind of error: its share of all queries, mean over the seeds that have a number.
+    """
+    chosen = choose(frame)
+    kinds = ~chosen.metric.isin(["accuracy", *UNBOUNDED_METRICS])
+    rows = chosen.loc[kinds & (chosen.split == "report") & (chosen.slice_key == "")]
+    rows = rows.assign(metric="error_" + rows.metric)
+    means = rows.groupby([*_GROUP, "metric"], dropna=False, as_index=False).value.mean()
+    return means.pivot(index=_GROUP, columns="metric", values="value").reset_index()
+
+
 def slice_bounds(values: pd.Series) -> pd.DataFrame:
-    """Numbers low and high (both included) of slice values such as ``16-22`` or ``3``."""
-    bounds = values.str.extract(r"^(?P<low>\d+)(?:-(?P<high>\d+))?$").astype("float64")
-    return bounds.assign(high=bounds.high.fillna(bounds.low))
+    """First and last number (both included) of slice values such as ``16-22`` or ``3``."""
+    bounds = values.str.extract(r"^(?P<first>\d+)(?:-(?P<last>\d+))?$").astype("float64")
+    return bounds.assign(last=bounds["last"].fillna(bounds["first"]))
 
 
 def _overall(frame: pd.DataFrame) -> pd.DataFrame:
@@ -233,7 +251,7 @@ def _finish(lines: pd.DataFrame) -> pd.DataFrame:
     lines["floor"] = floors.max(axis=1)
     lines["above_floor"] = lines.low > lines.floor
     lines["_kind"] = lines.kind.map(KINDS.index)
-    lines["_slice"] = slice_bounds(lines.slice_value).low
+    lines["_slice"] = slice_bounds(lines.slice_value)["first"]
     order = ["task", "layout", "filler", "vocab_size", "n_kv_pairs", "seq_len"]
     order += [*CELL[1:], "_slice", "_kind", "model", "mixer", "init", "n_layers", "d_model"]
     order = list(dict.fromkeys([*order, *_CANDIDATE]))

@@ -10,7 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from zoology_bench.reporting.schema import COLUMNS, validate
+from zoology_bench.reporting.columns import COLUMNS
+from zoology_bench.reporting.schema import validate
 
 
 class OutputError(ValueError):

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from statistics import NormalDist, fmean, stdev
 
 LEVEL = 0.95
@@ -68,6 +69,7 @@ def student_t_cdf_two_sided(t: float, df: int) -> float:
     return math.sin(theta) * total
 
 
+@lru_cache
 def student_t_quantile(df: int, level: float = LEVEL) -> float:
     """t such that P(|T| < t) = level for Student's T with integer ``df`` >= 1."""
     low, high = 0.0, 1.0

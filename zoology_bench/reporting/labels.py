@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from zoology_bench.reporting.schema import CELL
+from zoology_bench.reporting.columns import CELL
 
 
 def arm_names(summary: pd.DataFrame) -> pd.Series:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from zoology_bench.reporting.columns import KEY
 from zoology_bench.reporting.files import read_csv
-from zoology_bench.reporting.schema import KEY, sort_rows, validate
+from zoology_bench.reporting.schema import sort_rows, validate
 from zoology_bench.reporting.store import RunStore
 
 Part = tuple[pd.DataFrame, list[str]]

@@ -1,130 +1,24 @@
-"""The result row: one table that says what every column is called, holds and means.
-
-A result is a long-form frame, one row per run x evaluated cell x slice x metric. ``COLUMNS`` is the
-only definition: frames, CSV files, their validation and docs/results_schema.md all follow from it.
-"""
+"""Frames of result rows: built from dicts, checked against the columns, put in order."""
 
 import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from zoology_bench.reporting.columns import (
+    COLUMNS,
+    KINDS,
+    NAMES,
+    SCHEMA_VERSION,
+    SPLITS,
+    STATUSES,
+    UNBOUNDED_METRICS,
+    Column,
+)
 from zoology_bench.validation import unknown_name
-
-SCHEMA_VERSION = 1
-KINDS = ("trained", "untrained", "baseline")
-STATUSES = ("finished", "failed")
-SPLITS = ("train", "select", "report")
-UNBOUNDED_METRICS = ("loss",)
-"""Metrics that are not shares of the queries."""
-
-_REQUIRED = object()
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column of the result row."""
-
-    name: str
-    dtype: str
-    """str, int, float or bool; a trailing ``?`` says that the cell may be empty."""
-    meaning: str
-    default: Any = _REQUIRED
-
-    @property
-    def required(self) -> bool:
-        """Whether every row must set it."""
-        return self.default is _REQUIRED
-
-    @property
-    def pandas_dtype(self) -> str:
-        """The dtype this column has in a frame."""
-        return _PANDAS[self.dtype]
-
-
-_PANDAS = {
-    "str": "str",
-    "int": "int64",
-    "int?": "Int64",
-    "float": "float64",
-    "float?": "float64",
-    "bool": "bool",
-}
-
-COLUMNS: tuple[Column, ...] = (
-    Column("schema_version", "int", "version of this table", SCHEMA_VERSION),
-    Column("experiment", "str", "name of the experiment the run belongs to"),
-    Column("run_id", "str", "content hash of the full config and the task version"),
-    Column("status", "str", f"{' or '.join(STATUSES)}"),
-    Column("stop_reason", "str", "why training ended; empty where nothing is trained", ""),
-    Column("fail_reason", "str", "one line; empty unless status is failed", ""),
-    Column("budget_limited", "bool", "the curve still rose when the budget ended", False),
-    Column("config_path", "str", "config.json of the run, relative to the output folder", ""),
-    Column("kind", "str", f"{', '.join(KINDS)}: how the numbers came about"),
-    Column("model", "str", "the label a table shows (attention, base_conv, best_slot, ...)"),
-    Column("mixer", "str", "label of the mixer with its variant", ""),
-    Column("init", "str", "named initialisation; empty where nothing is trained", ""),
-    Column("causal", "bool", "False where an output may depend on later tokens", True),
-    Column("d_model", "int?", "width; empty where the model has none", None),
-    Column("n_layers", "int?", "blocks; empty where the model has none", None),
-    Column("n_params_total", "int?", "trainable parameters, tied tensors counted once", None),
-    Column("n_params_non_embedding", "int?", "the same without token and position tables", None),
-    Column("n_params_mixer", "int?", "the same, mixers only", None),
-    Column("state_bytes", "int?", "bytes that survive between decode steps at seq_len", None),
-    Column("model_id", "str", "content hash of the model config without vocab_size, seq_len", ""),
-    Column("train_id", "str", "content hash of what it was trained on (task or mixture)", ""),
-    Column("trainer_id", "str", "content hash of the trainer config with its lr; no seed", ""),
-    Column("task", "str", "task of the evaluated cell"),
-    Column("task_version", "int", "rises when any row of the task can change"),
-    Column("data_hash", "str", "sha256 of report rows 0..999 of the evaluated cell"),
-    Column("vocab_size", "int", "V"),
-    Column("seq_len", "int", "T"),
-    Column("n_kv_pairs", "int", "P, pairs written"),
-    Column("n_queries", "int", "Q, keys asked per row"),
-    Column("layout", "str", "where pairs and queries stand", ""),
-    Column("distance_law", "str", "law of the interaction distance with its numbers", ""),
-    Column("filler", "str", "what stands at all other positions", ""),
-    Column("floor_vocab", "float", "1/V"),
-    Column("floor_pairs", "float", "1/P"),
-    Column("floor_ceiling", "float?", "best score of a predictor blind to token identity", None),
-    Column("ceiling_se", "float?", "standard error of floor_ceiling; 0 where exact", None),
-    Column("ceiling_method", "str", "exact or simulated", ""),
-    Column("lr", "float?", "peak learning rate; empty where nothing is trained", None),
-    Column("seed", "int", "initialisation and train rows"),
-    Column("data_seed", "int", "select and report rows", 0),
-    Column("split", "str", "train, select (choices are made on it) or report (tables use it)"),
-    Column("slice_key", "str", "what the slice fixes (distance, ...); empty: all queries", ""),
-    Column("slice_value", "str", "its value or lo-hi range, ends included; empty: all queries", ""),
-    Column("metric", "str", "accuracy, an error share (misbinding, ...), or loss in nats"),
-    Column("value", "float?", "hits / n; empty only where a failed run has no number", None),
-    Column("hits", "float", "count or sum behind value; expected count for baselines", 0.0),
-    Column("n", "int", "queries counted", 0),
-    Column("n_rows", "int", "rows they come from (the clusters of se)", 0),
-    Column("se", "float?", "standard error of value within the seed, rows as clusters", None),
-    Column("steps", "int", "optimiser steps taken", 0),
-    Column("examples", "int", "train rows consumed", 0),
-    Column("wall_s", "float", "seconds of training only", 0.0),
-    Column("peak_mem_bytes", "int?", "peak memory of the run", None),
-    Column("threads", "int?", "CPU threads of the run", None),
-    Column("git_sha", "str", "commit of the code", ""),
-    Column("dirty", "bool", "the work tree differed from that commit", False),
-    Column("versions", "str", "Python and package versions, name=version with blanks", ""),
-    Column("hardware", "str", "CPU or GPU name", ""),
-    Column("timestamp", "str", "UTC end of the run, ISO 8601", ""),
-)
-NAMES: tuple[str, ...] = tuple(c.name for c in COLUMNS)
-
-CELL = (
-    *("task", "task_version", "layout", "distance_law", "filler", "vocab_size", "seq_len"),
-    *("n_kv_pairs", "n_queries", "data_hash"),
-)
-"""Columns that say which rows a number was measured on."""
-KEY = ("run_id", "model", "split", *CELL, "slice_key", "slice_value", "metric")
-"""Columns that identify a row: two rows equal here measure the same thing."""
 
 
 class _BadCell(Exception):
@@ -291,22 +185,3 @@ def sort_rows(frame: pd.DataFrame) -> pd.DataFrame:
     ]
     order = frame.assign(_slice=first).sort_values(by, kind="stable", na_position="first")
     return frame.loc[order.index].reset_index(drop=True)
-
-
-def to_markdown() -> str:
-    """The table as the page docs/results_schema.md."""
-    lines = [
-        "# The result row",
-        "",
-        "Long form: one row per run x evaluated cell x slice x metric. Generated from",
-        f"`zoology_bench/reporting/schema.py` (schema_version {SCHEMA_VERSION});",
-        "a test keeps it so. `?` marks columns that may be empty. A row is identified by",
-        f"{', '.join(KEY)}.",
-        "",
-        "| column | type | default | meaning |",
-        "|---|---|---|---|",
-    ]
-    for c in COLUMNS:
-        default = "required" if c.required else {None: "empty", "": '""'}.get(c.default, c.default)
-        lines.append(f"| {c.name} | {c.dtype} | {default} | {c.meaning} |")
-    return "\n".join(lines) + "\n"

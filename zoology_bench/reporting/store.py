@@ -17,8 +17,9 @@ from typing import IO, Any, Self
 
 import pandas as pd
 
+from zoology_bench.reporting.columns import NAMES, SCHEMA_VERSION
 from zoology_bench.reporting.files import OutputError, atomic_write, csv_bytes, output_error
-from zoology_bench.reporting.schema import NAMES, SCHEMA_VERSION, sort_rows, to_frame, validate
+from zoology_bench.reporting.schema import sort_rows, to_frame, validate
 
 try:
     import fcntl
@@ -40,7 +41,11 @@ class StoredResult:
     @property
     def status(self) -> str:
         """finished, or failed if any row is."""
-        return "failed" if (self.rows.status == "failed").any() else "finished"
+        return _status(self.rows)
+
+
+class RunBusy(OutputError):
+    """Another live process is writing this run."""
 
 
 class Claim:
@@ -97,7 +102,8 @@ class RunStore:
         The claim is a kernel lock: it dies with its process, so that a killed run can be resumed.
 
         Raises:
-            OutputError: another live process holds the run, or the folder cannot be written.
+            RunBusy: another live process holds the run.
+            OutputError: the folder cannot be written.
         """
         folder = self.folder(run_id)
         try:
@@ -120,9 +126,13 @@ class RunStore:
         return (self.folder(run_id) / "result.json").exists()
 
     def is_finished(self, run_id: str) -> bool:
-        """Whether the run has a result that is not a failure (a failed run may be tried again)."""
+        """Whether the run has a result that is not a failure (a failed run may be tried again).
+
+        Raises:
+            ValueError: the result is not ours.
+        """
         path = self.folder(run_id) / "result.json"
-        return path.exists() and _read_result(path).status == "finished"
+        return path.exists() and _read_record(path)["status"] == "finished"
 
     def write_result(
         self,
@@ -194,7 +204,7 @@ def _lock(path: Path, root: Path) -> IO[str] | None:
         file.seek(0)
         holder = file.read().strip() or "another process"
         file.close()
-        raise OutputError(
+        raise RunBusy(
             f"output_dir={root} run {path.parent.name} is being written by {holder}"
         ) from None
     except OSError as error:
@@ -207,6 +217,10 @@ def _lock(path: Path, root: Path) -> IO[str] | None:
     return file
 
 
+def _status(rows: pd.DataFrame) -> str:
+    return "failed" if "failed" in set(rows.status) else "finished"
+
+
 def _encode(frame: pd.DataFrame, meta: dict[str, Any]) -> bytes:
     """Columns that are equal in all rows are stored once: most of a run's columns are."""
     cells = {name: [None if pd.isna(c) else c for c in frame[name].tolist()] for name in NAMES}
@@ -214,6 +228,7 @@ def _encode(frame: pd.DataFrame, meta: dict[str, Any]) -> bytes:
     varying = [name for name in NAMES if name not in common]
     record = {
         "schema_version": SCHEMA_VERSION,
+        "status": _status(frame),
         "meta": meta,
         "common": common,
         "columns": varying,
@@ -223,18 +238,31 @@ def _encode(frame: pd.DataFrame, meta: dict[str, Any]) -> bytes:
     return (json.dumps(record, allow_nan=False) + "\n").encode("utf-8")
 
 
-def _read_result(path: Path) -> StoredResult:
+_RECORD = {"schema_version", "status", "meta", "common", "columns", "rows"}
+
+
+def _read_record(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_bytes())
-        common, columns, meta = record["common"], record["columns"], record["meta"]
-        rows = [dict(zip(columns, row, strict=True)) for row in record["rows"]]
-        frame = pd.DataFrame(rows, columns=columns, dtype=object, index=range(len(rows)))
     except FileNotFoundError:
         raise ValueError(f"{path}: no such result") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: not a result of zoology-bench ({error!r})") from None
-    frame = frame.assign(
-        **{name: pd.Series([cell] * len(rows), dtype=object) for name, cell in common.items()}
-    )
+    except ValueError as error:
+        raise ValueError(f"{path}: not a result of zoology-bench: {error}") from None
+    if not isinstance(record, dict) or set(record) != _RECORD:
+        raise ValueError(
+            f"{path}: not a result of zoology-bench: needs {', '.join(sorted(_RECORD))}"
+        )
+    return record
+
+
+def _read_result(path: Path) -> StoredResult:
+    record = _read_record(path)
+    rows, columns = record["rows"], record["columns"]
+    try:
+        frame = pd.DataFrame(rows, columns=columns, dtype=object, index=range(len(rows)))
+        for name, cell in record["common"].items():
+            frame[name] = pd.Series([cell] * len(rows), dtype=object)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: not a result of zoology-bench: {error}") from None
     # A result is one line of JSON: an error names the row, counted from 1.
-    return StoredResult(validate(frame, str(path), range(1, len(rows) + 1)), meta)
+    return StoredResult(validate(frame, str(path), range(1, len(rows) + 1)), record["meta"])
