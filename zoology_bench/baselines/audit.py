@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from tqdm import tqdm
 
 from zoology_bench.baselines import build_baselines, content_blind_ceiling
 from zoology_bench.baselines.audit_report import AuditReport, key_groups
@@ -118,7 +119,7 @@ def _collect(task: MQAR, n_rows: int) -> _Rows:
 
 def _blocks(task: MQAR, n_rows: int) -> Iterator[Batch]:
     size = max(1, _BLOCK_TOKENS // (task.seq_len + task.queries_per_row * task.n_kv_pairs))
-    for start in range(0, n_rows, size):
+    for start in tqdm(range(0, n_rows, size), desc="audit", unit="block", delay=2, disable=None):
         yield task.rows("report", task.data_seed, start, min(start + size, n_rows))
 
 
