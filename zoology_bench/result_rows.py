@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from zoology_bench.baselines import content_blind_ceiling
+from zoology_bench.analytic import AnalyticBaseConvConfig
+from zoology_bench.baselines import BaselinesConfig, content_blind_ceiling
 from zoology_bench.config import RunConfig, to_plain
 from zoology_bench.tasks.base import Task
 from zoology_bench.training.metrics import Tally
@@ -64,9 +65,20 @@ class TrainingFields:
         )
 
 
+def kind_of(cfg: RunConfig) -> str:
+    """trained, untrained or baseline: how the run's numbers come about."""
+    if isinstance(cfg.model, BaselinesConfig):
+        return "baseline"
+    return "untrained" if isinstance(cfg.model, AnalyticBaseConvConfig) else "trained"
+
+
 def run_id_of(cfg: RunConfig) -> str:
     """Content hash of everything in the config that can change a result, and the task versions."""
-    identity = {k: v for k, v in to_plain(cfg).items() if k not in NOT_IDENTITY}
+    plain = to_plain(cfg)
+    identity = {k: v for k, v in plain.items() if k not in NOT_IDENTITY}
+    if kind_of(cfg) != "trained":
+        # Nothing is drawn from the seed, and of the trainer only the number of graded rows counts.
+        identity |= {"seed": 0, "trainer": plain["trainer"]["n_report_rows"]}
     versions = {where: task.version for where, task in cfg.named_tasks()}
     return _hash({"config": identity, "task_versions": versions})
 
@@ -83,7 +95,7 @@ def run_fields(cfg: RunConfig) -> dict[str, Any]:
         "model_id": _hash(model),
         "train_id": _hash(plain["mixture"] or plain["task"]),
         "trainer_id": _hash(plain["trainer"]),
-        "seed": cfg.seed,
+        "seed": cfg.seed if kind_of(cfg) == "trained" else 0,
         "threads": cfg.threads,
     }
 
@@ -91,6 +103,7 @@ def run_fields(cfg: RunConfig) -> dict[str, Any]:
 def task_fields(task: Task) -> dict[str, Any]:
     """Columns of the evaluated cell: what it is, its hash and its floors."""
     ceiling = content_blind_ceiling(task)
+    cell = task.cell()
     return {
         "task": task.name,
         "task_version": task.version,
@@ -98,8 +111,9 @@ def task_fields(task: Task) -> dict[str, Any]:
         "vocab_size": task.vocab_size,
         "seq_len": task.seq_len,
         "data_seed": task.data_seed,
-        **task.row_fields(),
+        **cell,
         "floor_vocab": 1 / task.vocab_size,
+        "floor_pairs": 1 / cell["n_kv_pairs"],
         "floor_ceiling": ceiling.value,
         "ceiling_se": ceiling.se,
         "ceiling_method": ceiling.method,

@@ -14,18 +14,18 @@ import torch
 from torch import nn
 
 from zoology_bench.analytic import AnalyticBaseConvConfig
-from zoology_bench.baselines import build_baselines
-from zoology_bench.baselines.config import BaselinesConfig
+from zoology_bench.baselines import BaselinesConfig, build_baselines
 from zoology_bench.config import RunConfig, to_plain
 from zoology_bench.data.batch import Batch
 from zoology_bench.data.stream import BlockStream
 from zoology_bench.models import LanguageModel
 from zoology_bench.provenance import provenance
-from zoology_bench.reporting.store import RunStore
+from zoology_bench.reporting.store import Claim, RunBusy, RunStore
 from zoology_bench.result_rows import (
     NOT_IDENTITY,
     ModelFields,
     TrainingFields,
+    kind_of,
     run_fields,
     run_id_of,
     tally_fields,
@@ -40,6 +40,8 @@ from zoology_bench.training.metrics import Tallies
 from zoology_bench.training.mixture import Mixture, mixed_batches
 
 _log = logging.getLogger(__name__)
+
+_BUSY_POLL_S = 0.2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +87,10 @@ def run(
     force = force or cfg.force
     if store.is_finished(run_id) and not force:
         return _result(store, run_id, status="skipped")
-    with store.claim(run_id, to_plain(cfg)), seeding.pinned_threads(cfg.threads):
+    claim = _claim(store, run_id, cfg)
+    if claim is None:
+        return _result(store, run_id, status="skipped")
+    with claim, seeding.pinned_threads(cfg.threads):
         checkpoints = CheckpointStore(store.folder(run_id) / "checkpoint.pt", _frozen(cfg))
         if force:
             checkpoints.remove()
@@ -97,6 +102,23 @@ def run(
         if status == "finished" and not cfg.keep_checkpoint:
             checkpoints.remove()
     return _result(store, run_id, status=status)
+
+
+def _claim(store: RunStore, run_id: str, cfg: RunConfig) -> Claim | None:
+    """The right to write the run; None where another process has just finished it.
+
+    The seeds of a sweep share one run of an untrained model, so its workers meet here: whoever
+    comes second waits the seconds that it takes. A training is never waited for.
+    """
+    while True:
+        try:
+            return store.claim(run_id, to_plain(cfg))
+        except RunBusy:
+            if kind_of(cfg) == "trained":
+                raise
+        time.sleep(_BUSY_POLL_S)
+        if store.is_finished(run_id):
+            return None
 
 
 def _result(store: RunStore, run_id: str, status: str) -> RunResult:
@@ -237,7 +259,7 @@ def _failed_rows(
 ) -> list[dict[str, Any]]:
     """One row per evaluated cell without a number, so that the failure is counted, not dropped."""
     model = ModelFields(
-        kind=_kind(cfg),
+        kind=kind_of(cfg),
         model=cfg.model.label,
         mixer=getattr(getattr(cfg.model, "mixer", None), "label", ""),
         init=getattr(cfg.model, "init", ""),
@@ -246,12 +268,6 @@ def _failed_rows(
     )
     columns = {**_columns(model), **_columns(training), "split": "report", "metric": "accuracy"}
     return [{**fields, **columns, "fail_reason": reason} for _, fields in described]
-
-
-def _kind(cfg: RunConfig) -> str:
-    if isinstance(cfg.model, BaselinesConfig):
-        return "baseline"
-    return "untrained" if isinstance(cfg.model, AnalyticBaseConvConfig) else "trained"
 
 
 def _graded(
