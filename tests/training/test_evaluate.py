@@ -62,6 +62,7 @@ def test_predictor_need_not_be_a_module():
             return tokens.gather(1, positions) + 8
 
     assert evaluate(Oracle(), SELECT_ROWS, VOCABULARY).accuracy() == 1.0
+    assert accuracy(Oracle(), SELECT_ROWS) == 1.0
 
 
 def test_loss_is_that_of_the_logits_whatever_the_chunks(monkeypatch):

@@ -42,13 +42,18 @@ def test_numbers_that_json_lacks_become_null(tmp_path):
 @pytest.mark.parametrize(
     ("start", "kept"), [(0, []), (4, [2, 4]), (5, [2, 4]), (9, [2, 4, 6])], ids=str
 )
-def test_a_resumed_run_doubles_no_step(tmp_path, start, kept):
+@pytest.mark.parametrize(
+    "last",
+    ['{"step": 3, "lo', '{"step": 3, "loss": 1.0}', "\0\0\0\n", "[]\n"],
+    ids=["cut inside", "cut before the end of line", "lost pages", "foreign"],
+)
+def test_a_resumed_run_doubles_no_step(tmp_path, start, kept, last):
     first = LocalLogger(tmp_path)
     first.start(0)
     for step in (2, 4, 6):
         first.log(step, {"loss": 1.0})
     with (tmp_path / "metrics.jsonl").open("a") as file:
-        file.write('{"step": 8, "lo')  # killed while writing
+        file.write(last)
     second = LocalLogger(tmp_path)
     second.start(start)
     assert steps(tmp_path) == kept

@@ -209,6 +209,7 @@ def test_standard_error_agrees_with_a_bootstrap_over_rows(slice_value):
     key = ("distance" if slice_value else "", slice_value, "accuracy")
     found = by_slice(tally(predictions, batch, VOCABULARY_OF_TOY))[key]
     assert found.se == pytest.approx(bootstrap_se(hits, inside.sum(1).double(), 3), rel=0.05)
+    assert found.n_rows == int(inside.any(1).sum())
 
 
 def test_rows_are_clusters_so_repeated_queries_add_no_certainty():

@@ -18,6 +18,7 @@ class TiedModel(nn.Module):
         self.norm = nn.RMSNorm(4)
         self.mix = nn.Linear(4, 4)
         self.taps = nn.Parameter(torch.zeros(4, 3))
+        self.gain = nn.Parameter(torch.zeros(4))
         self.matrix_bias = nn.Parameter(torch.zeros(4, 4))
         self.table = nn.Parameter(torch.zeros(4, 4))
         self.table.no_weight_decay = True
@@ -42,6 +43,7 @@ def test_decay_leaves_norms_biases_embeddings_and_marked_parameters_alone():
         "out.bias",
         "norm.weight",
         "mix.bias",
+        "gain",
         "matrix_bias",
         "table",
     }

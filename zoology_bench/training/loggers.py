@@ -216,7 +216,9 @@ class WandbLoggerConfig(LoggerConfig):
             init_timeout=self.timeout_s,
             login_timeout=self.timeout_s,
         )
-        if hasattr(settings, "finish_timeout"):  # younger than the oldest supported wandb
+        # Younger than the oldest supported wandb; offline it lets finish return before the file
+        # is complete.
+        if self.mode == "online" and hasattr(settings, "finish_timeout"):
             settings.finish_timeout = self.timeout_s
         return wandb.init(
             id=run_id,

@@ -1,5 +1,6 @@
 """What a training run reports."""
 
+import math
 import statistics
 from dataclasses import dataclass
 from typing import Any
@@ -98,7 +99,7 @@ def still_rising(curve: list[float]) -> bool:
     Compares the mean of the last quarter of the evaluations (at least two) with the mean of the
     quarter before: rising means higher by more than half a point and by more than twice the
     standard error of the difference. The noise of one evaluation comes from second differences,
-    which a straight trend leaves at zero, through their median, which one jump leaves alone.
+    which a straight trend leaves at zero and a jump changes only in two places.
     With fewer than four evaluations nothing can be said: False.
 
     Args:
@@ -110,6 +111,6 @@ def still_rising(curve: list[float]) -> bool:
         return False
     rise = statistics.fmean(tail[quarter:]) - statistics.fmean(tail[:quarter])
     bends = [abs(a - 2 * b + c) for a, b, c in zip(tail, tail[1:], tail[2:], strict=False)]
-    # For normal noise the median of |second difference| is .6745 * sqrt(6) standard deviations.
-    noise = statistics.median(bends) / (0.6745 * 6**0.5)
+    # For normal noise |second difference| has mean sqrt(2 / pi) * sqrt(6) standard deviations.
+    noise = statistics.fmean(bends) / (12 / math.pi) ** 0.5
     return rise > max(_SMALLEST_RISE, 2 * noise * (2 / quarter) ** 0.5)
