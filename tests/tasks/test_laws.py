@@ -136,22 +136,31 @@ def test_official_orders_of_slots_are_not_symmetric():
 
 
 @pytest.mark.parametrize(
-    ("task", "limit"),
+    "task",
     [
-        (prefix(64, 4), MAX_CORRELATION),
-        (prefix(256, 16, LogUniform(lo=32, hi=224)), MAX_CORRELATION),
-        (prefix(256, 32), MAX_CORRELATION),
-        (prefix(128, 16, rebind_rate=0.25, absent_rate=0.17), MAX_CORRELATION),
+        prefix(32, 4),
+        prefix(64, 4),
+        prefix(80, 16),
+        prefix(256, 16, LogUniform(lo=32, hi=224)),
+        prefix(256, 32),
+        prefix(128, 16, rebind_rate=0.25, absent_rate=0.17),
     ],
-    ids=["64-4", "256-16-log", "256-32", "128-16-rebind"],
+    ids=["32-4", "64-4", "80-16", "256-16-log", "256-32", "128-16-rebind"],
 )
-def test_distance_and_key_index_hardly_correlate_in_prefix(task, limit):
-    assert abs(correlation(task, 200_000)) < limit
+def test_distance_and_key_index_hardly_correlate_in_prefix(task):
+    assert abs(correlation(task, 200_000)) < MAX_CORRELATION
+
+
+def test_exchanges_that_are_not_repaid_would_fail_at_80_16(monkeypatch):
+    task = prefix(80, 16)
+    monkeypatch.setattr(task.placement, "max_repayments", 0)
+    assert correlation(task, 200_000) > 2 * MAX_CORRELATION
 
 
 def test_sorted_distances_would_fail_the_correlation_test(monkeypatch):
     task = prefix(64, 4)
     monkeypatch.setattr(task.placement, "max_exchanges", 0)
+    monkeypatch.setattr(task.placement, "max_repayments", 0)
     assert correlation(task, 200_000) > MAX_CORRELATION
 
 
