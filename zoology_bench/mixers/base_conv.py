@@ -78,9 +78,10 @@ class BaseConvConfig(MixerConfig):
         init_linear_(module.gate, scheme, generator)
         init_filter_(module.filter, kind, scheme, generator)
         nn.init.zeros_(module.conv_bias)
-        if scheme == "recipe" and kind == "short":
-            # "Bind then sum": this layer multiplies each token by the one before it, the long
-            # filter's layer adds the products up. Step 0 still scores chance.
+        if scheme == "recipe":
+            # "Bind then sum": the short layer multiplies each token by the one before it, the long
+            # one multiplies each token by the sum of those products, and step 0 scores chance. The
+            # identity in the second gate as well is worth .66 against .55 at (64, 4, 128), d = 32.
             nn.init.eye_(module.gate.weight)
 
 
