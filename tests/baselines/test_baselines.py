@@ -5,9 +5,11 @@ import torch
 from tests.baselines import oracles
 from zoology_bench.baselines import BASELINES, BaselinesConfig, build_baselines
 from zoology_bench.baselines.fitted import cross_fitted_hits
+from zoology_bench.baselines.in_context import InContext
 from zoology_bench.baselines.posterior import posterior_of
 from zoology_bench.baselines.ranks import order_probabilities, rank_law
-from zoology_bench.data.batch import Batch
+from zoology_bench.data.batch import IGNORE, Batch
+from zoology_bench.data.layout import Vocabulary
 from zoology_bench.tasks import MQAR
 from zoology_bench.tasks.distance import Fixed, LogUniform, Uniform
 
@@ -65,6 +67,18 @@ def test_in_context_scores_what_guessing_among_the_values_seen_scores(task):
             hits.append(rng.choice(seen) == answer)
     expected = build_baselines(task)["in_context"].hit_probability(batch).mean()
     assert np.mean(hits) == pytest.approx(float(expected), abs=4 * np.std(hits) / len(hits) ** 0.5)
+
+
+def test_a_value_that_filler_repeats_counts_once():
+    words = Vocabulary.official(16)  # keys 1..7, values 8..15
+    batch = Batch(
+        inputs=torch.tensor([[3, 9, 9, 12, 9, 3, 15]]),
+        targets=torch.tensor([[IGNORE] * 5 + [9, IGNORE]]),
+        query_pos=torch.tensor([[5]]),
+        key_pos=torch.tensor([[0]]),
+        binding_distance=torch.tensor([[0]]),
+    )
+    assert float(InContext(words).hit_probability(batch)) == 1 / 2
 
 
 def test_recency_scores_what_answering_the_last_written_value_scores(task):
