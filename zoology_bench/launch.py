@@ -1,6 +1,7 @@
 """From overrides to finished runs: everything is validated before the first job starts, then Hydra launches."""
 
 import logging
+import os
 import sys
 import threading
 from collections.abc import Iterable, Sequence
@@ -129,12 +130,17 @@ def _hydra_arguments(overrides: Sequence[str], config_dirs: Sequence[str]) -> li
 def _start(arguments: list[str], *, multirun: bool) -> None:
     register_schemas()
     GlobalHydra.instance().clear()
-    saved = sys.argv
+    saved_words, saved_full = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
     sys.argv = ["zoology-bench", *arguments, *(["--multirun"] if multirun else [])]
+    # With full errors Hydra raises what a job raised instead of printing it and exiting with 1.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
         _job()
     finally:
-        sys.argv = saved
+        sys.argv = saved_words
+        os.environ.pop("HYDRA_FULL_ERROR")
+        if saved_full is not None:
+            os.environ["HYDRA_FULL_ERROR"] = saved_full
 
 
 def _conclude(
