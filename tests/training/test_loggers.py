@@ -1,6 +1,7 @@
 import json
 import logging
 import math
+import time
 from pathlib import Path
 
 import pytest
@@ -138,9 +139,12 @@ def test_offline_wandb_leaves_a_file_to_sync_inside_the_run_folder(tmp_path):
     logger.summarize({"report/accuracy": 0.5})
     logger.close()
     (stored,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
-    content = stored.read_bytes()
-    for expected in (b"loss", b"seq_len", b"report/accuracy", b"a run"):
-        assert expected in content
+    expected = (b"loss", b"seq_len", b"report/accuracy", b"a run")
+    # W&B's own process may write the end of the file shortly after finish has returned.
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and not all(e in stored.read_bytes() for e in expected):
+        time.sleep(0.05)
+    assert [e for e in expected if e not in stored.read_bytes()] == []
     assert steps(tmp_path) == [1]
 
 

@@ -216,8 +216,8 @@ class WandbLoggerConfig(LoggerConfig):
             init_timeout=self.timeout_s,
             login_timeout=self.timeout_s,
         )
-        # Younger than the oldest supported wandb; offline it lets finish return before the file
-        # is complete.
+        # Offline there is no upload to wait for; the setting is younger than the oldest wandb
+        # that the package accepts.
         if self.mode == "online" and hasattr(settings, "finish_timeout"):
             settings.finish_timeout = self.timeout_s
         return wandb.init(
