@@ -78,17 +78,17 @@ def test_stale_writes_of_asked_keys_occur(name):
 
 
 def test_rows_do_not_depend_on_their_block(bound, monkeypatch):
-    whole = placed(bound, 200)
-    for row in (0, 63, 199):
-        alone = bound.place(keys(200)[row : row + 1])
+    whole = placed(bound, 60)
+    for row in (0, 31, 59):
+        alone = bound.place(keys(60)[row : row + 1])
         assert alone.pair_pos[0].tolist() == whole[row].pairs
         assert alone.query_pos[0].tolist() == whole[row].queries
         assert alone.asked[0].tolist() == whole[row].asked
         assert alone.key_id is None or alone.key_id[0].tolist() == whole[row].key_id
-    monkeypatch.setattr(stream, "_CELLS_PER_BLOCK", 1000)
-    monkeypatch.setattr(triples, "_CELLS_PER_BLOCK", 1000)
+    monkeypatch.setattr(stream, "_CELLS_PER_BLOCK", 2000)
+    monkeypatch.setattr(triples, "_CELLS_PER_BLOCK", 2000)
     monkeypatch.setattr(probe, "_ITEMS_PER_BLOCK", 100)
-    assert placed(bound, 200) == whole
+    assert placed(bound, 60) == whole
 
 
 @pytest.mark.parametrize(
