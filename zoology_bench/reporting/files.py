@@ -95,47 +95,58 @@ def _parse(name: str, texts: Sequence[str]) -> pd.Series:
     return pd.Series([values[text] for text in texts], dtype=object)
 
 
-def _read_records(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
-    """Split a CSV file into header, records and the line each record starts on."""
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not a CSV file: {error.reason} at byte {error.start}") from None
-    if not text:
-        raise ValueError(f"{path}:1: the file is empty")
-    records, lines = [], []
+def _records(text: str, source: str) -> tuple[list[str], list[list[str]], list[str]]:
+    """Split CSV text into header, records and the place of each record."""
+    records, places = [], []
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = next(reader)
         for record in reader:
             records.append(record)
-            lines.append(reader.line_num)
+            places.append(f"{source}:{reader.line_num}")
             if len(record) != len(header):
-                raise ValueError(
-                    f"{path}:{reader.line_num}: {len(record)} cells, the header has {len(header)}"
-                )
+                raise ValueError(f"{places[-1]}: {len(record)} cells, the header has {len(header)}")
     except csv.Error as error:
-        raise ValueError(f"{path}:{reader.line_num}: {error}") from None
+        raise ValueError(f"{source}:{reader.line_num}: {error}") from None
     if not text.endswith("\n"):
-        raise ValueError(f"{path}:{reader.line_num}: the last line is cut short")
-    return header, records, lines
+        raise ValueError(f"{source}:{reader.line_num}: the last line is cut short")
+    return header, records, places
 
 
-def read_csv(path: Path) -> tuple[pd.DataFrame, list[int]]:
-    """Read a results file.
+def parse_csv(
+    text: str, source: str, places: Sequence[str] | None = None
+) -> tuple[pd.DataFrame, list[str]]:
+    """Read results from CSV text.
+
+    Args:
+        text: header and lines.
+        source: what to call it in an error.
+        places: where each row stands, if not at its line of ``source``.
 
     Returns:
-        The validated frame and the line of each row.
+        The validated frame and the place of each row.
 
     Raises:
-        ValueError: foreign, torn or partial file; one line with its name, the line and the column.
+        ValueError: foreign, torn or partial text; one line that names the place and the column.
     """
-    header, records, lines = _read_records(path)
+    if not text:
+        raise ValueError(f"{source}:1: the file is empty")
+    header, records, lines = _records(text, source)
+    known = list(lines if places is None else places)
     if len(set(header)) != len(header):
         twice = next(name for name in header if header.count(name) > 1)
-        raise ValueError(f"{path}:1: column {twice} stands twice")
+        raise ValueError(f"{source}:1: column {twice} stands twice")
     columns = zip(*records, strict=True) if records else ((),) * len(header)
     frame = pd.DataFrame(
         {name: _parse(name, texts) for name, texts in zip(header, columns, strict=True)}
     )
-    return validate(frame, str(path), lines), lines
+    return validate(frame, source, known), known
+
+
+def read_csv(path: Path) -> tuple[pd.DataFrame, list[str]]:
+    """Read a results file; see ``parse_csv``."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not a CSV file: {error.reason} at byte {error.start}") from None
+    return parse_csv(text, str(path))

@@ -39,20 +39,16 @@ def _read(path: Path) -> list[Part]:
     if not path.exists():
         raise ValueError(f"{path}: no such file or folder")
     if path.suffix == ".csv":
-        frame, lines = read_csv(path)
-        return [(frame, [f"{path}:{line}" for line in lines])]
+        return [read_csv(path)]
     if path.suffix == ".parquet":
         return [_read_parquet(path)]
     raise ValueError(f"{path}: results are .csv, .parquet or a folder")
 
 
 def _read_folder(path: Path) -> list[Part]:
-    stored = [
-        (result.rows, [f"{file}:row {i + 1}" for i in range(len(result.rows))])
-        for file, result in RunStore(path).results()
-    ]
-    if stored:
-        return stored
+    frame, places = RunStore(path).read_all()
+    if len(frame):
+        return [(frame, places)]
     if (path / "results.csv").exists():
         return _read(path / "results.csv")
     raise ValueError(f"{path}: holds neither runs/*/result.json nor results.csv")
@@ -66,8 +62,8 @@ def _read_parquet(path: Path) -> Part:
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"{path}: not a Parquet file: {reason}") from None
-    lines = range(1, len(frame) + 1)
-    return validate(frame, str(path), lines), [f"{path}:row {line}" for line in lines]
+    places = [f"{path}:{number}" for number in range(1, len(frame) + 1)]
+    return validate(frame, str(path), places), places
 
 
 def _drop_repeats(frame: pd.DataFrame, places: list[str]) -> pd.DataFrame:

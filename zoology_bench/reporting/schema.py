@@ -78,17 +78,15 @@ def _cast(column: Column, cell: object) -> Any:
     return _CASTS[column.dtype.rstrip("?")](cell)
 
 
-def cast_column(
-    column: Column, cells: Iterable[object], source: str, lines: Sequence[int]
-) -> pd.Series:
+def cast_column(column: Column, cells: Iterable[object], places: Sequence[str]) -> pd.Series:
     """Turn Python values into this column's dtype.
 
     Raises:
-        ValueError: the first cell that breaks the column's rule, with its source and line.
+        ValueError: the first cell that breaks the column's rule, with its place.
     """
     out = []
     known: dict[object, Any] = {}  # most columns repeat a few values over many rows
-    for line, cell in zip(lines, cells, strict=True):
+    for place, cell in zip(places, cells, strict=True):
         key = (type(cell), cell) if isinstance(cell, str | int) else None
         if key is not None and key in known:
             out.append(known[key])
@@ -97,7 +95,7 @@ def cast_column(
             value = _cast(column, cell)
         except _BadCell as bad:
             shown = "" if _is_null(cell) else str(cell)
-            raise ValueError(f"{source}:{line}: {column.name}={shown} {bad}") from None
+            raise ValueError(f"{place}: {column.name}={shown} {bad}") from None
         if key is not None:
             known[key] = value
         out.append(value)
@@ -128,13 +126,13 @@ def _bad_rows(frame: pd.DataFrame) -> Iterable[tuple[str, Any, str]]:
     yield "value", (frame.value - mean).abs() > 1e-9 * mean.clip(lower=1), "must be hits / n"
 
 
-def validate(frame: pd.DataFrame, source: str, lines: Sequence[int] | None = None) -> pd.DataFrame:
+def validate(frame: pd.DataFrame, source: str, places: Sequence[str] | None = None) -> pd.DataFrame:
     """Return ``frame`` with this table's columns, order and dtypes, or refuse it.
 
     Args:
         frame: rows from anywhere; any column order and any dtype that holds the right values.
         source: what to call it in an error, usually a file path.
-        lines: line of each row in ``source``; by default as in a CSV file (header on line 1).
+        places: where each row stands; by default ``source:line`` of a CSV file.
 
     Raises:
         ValueError: one line ``source:line: column=value rule``.
@@ -143,15 +141,16 @@ def validate(frame: pd.DataFrame, source: str, lines: Sequence[int] | None = Non
         raise ValueError(f"{source}:1: not a results file of zoology-bench: no column {missing[0]}")
     if unknown := [str(name) for name in frame.columns if name not in NAMES]:
         raise ValueError(f"{source}:1: {unknown_name('column', unknown[0], NAMES)}")
-    lines = range(2, len(frame) + 2) if lines is None else lines
-    cast = {c.name: cast_column(c, frame[c.name].tolist(), source, lines) for c in COLUMNS}
+    if places is None:
+        places = [f"{source}:{line}" for line in range(2, len(frame) + 2)]
+    cast = {c.name: cast_column(c, frame[c.name].tolist(), places) for c in COLUMNS}
     out = pd.DataFrame(cast, columns=list(NAMES))
     for name, bad, rule in _bad_rows(out):
         hits = np.flatnonzero(bad.to_numpy(dtype=bool, na_value=False))
         if hits.size:
             cell = out[name].iloc[hits[0]]
             shown = "" if _is_null(cell) else cell
-            raise ValueError(f"{source}:{lines[hits[0]]}: {name}={shown} {rule}")
+            raise ValueError(f"{places[hits[0]]}: {name}={shown} {rule}")
     return out
 
 
@@ -171,7 +170,7 @@ def to_frame(rows: Sequence[Mapping[str, Any]], source: str = "rows") -> pd.Data
         c.name: pd.Series([row.get(c.name, c.default) for row in rows], dtype=object)
         for c in COLUMNS
     }
-    return validate(pd.DataFrame(filled), source, range(len(rows)))
+    return validate(pd.DataFrame(filled), source, [f"{source}:{i}" for i in range(len(rows))])
 
 
 def sort_rows(frame: pd.DataFrame) -> pd.DataFrame:

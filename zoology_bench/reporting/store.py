@@ -9,7 +9,7 @@ import logging
 import os
 import re
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,13 @@ from typing import IO, Any, Self
 import pandas as pd
 
 from zoology_bench.reporting.columns import NAMES, SCHEMA_VERSION
-from zoology_bench.reporting.files import OutputError, atomic_write, csv_bytes, output_error
+from zoology_bench.reporting.files import (
+    OutputError,
+    atomic_write,
+    csv_bytes,
+    output_error,
+    parse_csv,
+)
 from zoology_bench.reporting.schema import sort_rows, to_frame, validate
 
 try:
@@ -165,10 +171,15 @@ class RunStore:
         """
         return _read_result(self.folder(run_id) / "result.json")
 
-    def results(self) -> Iterator[tuple[Path, StoredResult]]:
-        """Every stored result with its file, by run_id."""
-        for path in self._result_files():
-            yield path, _read_result(path)
+    def read_all(self) -> tuple[pd.DataFrame, list[str]]:
+        """Rows of every stored result, by run_id, and the place of each; no rows if there is none.
+
+        Raises:
+            ValueError: a result that is not ours; names it.
+        """
+        lines = self._lines()
+        text = "".join(line + "\n" for line in [_HEADER, *(line for _, line in lines)])
+        return parse_csv(text, str(self.output_dir), [place for place, _ in lines])
 
     def write_results_csv(self) -> Path:
         """Rebuild ``results.csv`` from every stored result; safe under concurrent writers.
@@ -180,10 +191,17 @@ class RunStore:
         seen = None
         while (now := self._fingerprint()) != seen:
             seen = now
-            frames = [result.rows for _, result in self.results()]
-            frame = sort_rows(pd.concat(frames, ignore_index=True)) if frames else to_frame([])
-            atomic_write(path, csv_bytes(frame), self.output_dir)
+            text = "".join(line + "\n" for line in [_HEADER, *(line for _, line in self._lines())])
+            atomic_write(path, text.encode("utf-8"), self.output_dir)
         return path
+
+    def _lines(self) -> list[tuple[str, str]]:
+        """Place and text of every stored row."""
+        return [
+            (f"{path}:{number}", line)
+            for path in self._result_files()
+            for number, line in enumerate(_read_record(path)["rows"], start=1)
+        ]
 
     def _result_files(self) -> list[Path]:
         return sorted(self.output_dir.glob("runs/*/result.json"))
@@ -221,24 +239,21 @@ def _status(rows: pd.DataFrame) -> str:
     return "failed" if "failed" in set(rows.status) else "finished"
 
 
+_HEADER = ",".join(NAMES)
+_RECORD = {"schema_version", "status", "meta", "columns", "rows"}
+
+
 def _encode(frame: pd.DataFrame, meta: dict[str, Any]) -> bytes:
-    """Columns that are equal in all rows are stored once: most of a run's columns are."""
-    cells = {name: [None if pd.isna(c) else c for c in frame[name].tolist()] for name in NAMES}
-    common = {name: column[0] for name, column in cells.items() if len(set(column)) == 1}
-    varying = [name for name in NAMES if name not in common]
+    """Rows are kept as lines of CSV, so that results.csv is rebuilt by joining them."""
+    header, *rows = csv_bytes(frame).decode("utf-8").removesuffix("\n").split("\n")
     record = {
         "schema_version": SCHEMA_VERSION,
         "status": _status(frame),
         "meta": meta,
-        "common": common,
-        "columns": varying,
-        "rows": [list(row) for row in zip(*(cells[name] for name in varying), strict=True)]
-        or [[]] * len(frame),
+        "columns": header,
+        "rows": rows,
     }
-    return (json.dumps(record, allow_nan=False) + "\n").encode("utf-8")
-
-
-_RECORD = {"schema_version", "status", "meta", "common", "columns", "rows"}
+    return (json.dumps(record, indent=1, allow_nan=False) + "\n").encode("utf-8")
 
 
 def _read_record(path: Path) -> dict[str, Any]:
@@ -249,20 +264,19 @@ def _read_record(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"{path}: not a result of zoology-bench: {error}") from None
     if not isinstance(record, dict) or set(record) != _RECORD:
+        known = ", ".join(sorted(_RECORD))
+        raise ValueError(f"{path}: not a result of zoology-bench: needs {known}")
+    if record["columns"] != _HEADER:
+        version = record["schema_version"]
         raise ValueError(
-            f"{path}: not a result of zoology-bench: needs {', '.join(sorted(_RECORD))}"
+            f"{path}: schema_version={version} is another version of the table; "
+            f"this zoology-bench reads {SCHEMA_VERSION}"
         )
     return record
 
 
 def _read_result(path: Path) -> StoredResult:
     record = _read_record(path)
-    rows, columns = record["rows"], record["columns"]
-    try:
-        frame = pd.DataFrame(rows, columns=columns, dtype=object, index=range(len(rows)))
-        for name, cell in record["common"].items():
-            frame[name] = pd.Series([cell] * len(rows), dtype=object)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: not a result of zoology-bench: {error}") from None
-    # A result is one line of JSON: an error names the row, counted from 1.
-    return StoredResult(validate(frame, str(path), range(1, len(rows) + 1)), record["meta"])
+    text = "".join(line + "\n" for line in [_HEADER, *record["rows"]])
+    places = [f"{path}:{number}" for number in range(1, len(record["rows"]) + 1)]
+    return StoredResult(parse_csv(text, str(path), places)[0], record["meta"])

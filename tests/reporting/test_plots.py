@@ -1,0 +1,189 @@
+from functools import cache
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from tests.reporting.frames import both_splits, failed, frame, row, sweep
+from zoology_bench.reporting.aggregate import summarise
+from zoology_bench.reporting.plot_parts import FLOORS, render
+from zoology_bench.reporting.plots import (
+    accuracy_by_distance,
+    accuracy_by_parameters,
+    accuracy_by_seq_len,
+)
+
+QUICK = sweep(
+    [("attention", "recipe"), ("base_conv", "recipe")], [(32, 4), (64, 8)], [64], 2, analytic=True
+)
+SINGLE = sweep([("attention", "recipe")], [(64, 4)], [64], 1)
+WIDE = sweep(
+    [("attention", "recipe"), ("base_conv", "recipe"), ("base_conv", "random"), ("rwkv", "gpt2")],
+    [(64, 4), (128, 4), (64, 8)],
+    [32, 64, 128],
+    2,
+    analytic=True,
+)
+SWEEPS = {"single run": SINGLE, "quickstart": QUICK, "many arms and widths": WIDE}
+
+
+@cache
+def figures(name) -> dict[str, Figure]:
+    """All figures of one of the sweeps, made once; tests only look at them."""
+    rows = SWEEPS[name]
+    summary = summarise(rows)
+    return (
+        accuracy_by_seq_len(summary)
+        | accuracy_by_parameters(summary)
+        | accuracy_by_distance(summarise(rows, "distance"))
+    )
+
+
+def floor_values(ax, name):
+    lines = [line for line in ax.get_lines() if line.get_gid() == f"floor {name}"]
+    return sorted({float(np.asarray(line.get_ydata())[0]) for line in lines})
+
+
+def legend_of(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+@pytest.mark.parametrize("sweep_name", SWEEPS)
+def test_every_panel_of_every_figure_draws_its_floors(sweep_name):
+    for name, figure in figures(sweep_name).items():
+        known = set(FLOORS) - ({"best baseline"} if "distance" in name else set())
+        for ax in figure.axes:
+            for floor in known:
+                assert floor_values(ax, floor), (name, ax.get_title(), floor)
+        assert known <= set(legend_of(figure))
+
+
+def test_floors_stand_at_their_values_and_belong_to_their_cell():
+    (ax,) = figures("quickstart")["accuracy_seq_len"].axes
+    assert floor_values(ax, "1/P") == [0.125, 0.25]
+    assert floor_values(ax, "1/V") == [1 / 128]
+    assert floor_values(ax, "content-blind ceiling") == pytest.approx([1.15 / 8, 1.15 / 4])
+    assert floor_values(ax, "best baseline") == pytest.approx([1.1 / 8, 1.1 / 4])
+    at_32 = [
+        line
+        for line in ax.get_lines()
+        if line.get_gid() == "floor 1/P" and np.asarray(line.get_ydata())[0] == 0.25
+    ]
+    left, right = np.asarray(at_32[0].get_xdata())
+    assert left < 32 < right < 64
+
+
+@pytest.mark.parametrize("sweep_name", SWEEPS)
+def test_perfect_and_chance_accuracies_lie_inside_the_axes(sweep_name):
+    for figure in figures(sweep_name).values():
+        for ax in figure.axes:
+            low, high = ax.get_ylim()
+            assert low < 0 < 1 < high
+
+
+def test_models_with_equal_accuracy_do_not_cover_each_other():
+    rows = frame(both_splits(1.0), both_splits(1.0, model="hybrid"))
+    (ax,) = accuracy_by_seq_len(summarise(rows))["accuracy_seq_len"].axes
+    points = [c.lines[0] for c in ax.containers]
+    xs = [float(np.asarray(line.get_xdata())[0]) for line in points]
+    assert len(points) == 2
+    assert xs[0] != xs[1]
+
+
+def test_error_bars_are_the_printed_interval():
+    rows = frame(both_splits(0.8, seed=0), both_splits(0.9, seed=1), both_splits(0.85, seed=2))
+    line = summarise(rows).iloc[0]
+    (ax,) = accuracy_by_seq_len(summarise(rows))["accuracy_seq_len"].axes
+    bar = ax.containers[0].lines[2][0].get_segments()[0]
+    assert bar[:, 1] == pytest.approx([line.low, line.high])
+
+
+def test_the_legend_names_arm_initialisation_and_the_caption_seeds_and_interval():
+    figure = figures("quickstart")["accuracy_seq_len"]
+    assert {"attention (recipe)", "base_conv (recipe)", "analytic_base_conv"} <= set(
+        legend_of(figure)
+    )
+    caption = " ".join(" ".join(text.get_text().split()) for text in figure.texts)
+    assert "Initialisation: recipe; 2 seeds. D = 64." in caption
+    assert "The recipe's initial weights already hold the solution's structure." in caption
+    assert "95 % interval across seeds (t), or within a seed (Wilson)" in caption
+
+
+def test_failures_and_short_budgets_are_in_the_caption():
+    rows = frame(both_splits(0.5, budget_limited=True), failed(seed=1))
+    figure = accuracy_by_seq_len(summarise(rows))["accuracy_seq_len"]
+    caption = " ".join(" ".join(text.get_text().split()) for text in figure.texts)
+    assert "1 of 2 runs failed" in caption
+    assert "1 of 2 runs still rose when the budget ended" in caption
+
+
+def test_widths_share_a_panel_until_it_is_full_then_get_their_own():
+    few = sweep([("attention", "recipe"), ("base_conv", "recipe")], [(32, 4), (64, 4)], [32, 64], 2)
+    figure = accuracy_by_seq_len(summarise(few))["accuracy_seq_len"]
+    assert len(figure.axes) == 1
+    assert {"D = 64", "D = 32"} <= set(legend_of(figure))
+    figure = figures("many arms and widths")["accuracy_seq_len"]
+    assert [ax.get_title() for ax in figure.axes] == [
+        f"P = {pairs}, D = {width}" for pairs in (4, 8) for width in (32, 64, 128)
+    ]
+    assert {name for name in figures("many arms and widths") if "distance" in name} == {
+        "accuracy_distance_d32",
+        "accuracy_distance_d64",
+        "accuracy_distance_d128",
+    }
+
+
+def test_a_model_without_a_width_appears_beside_every_width():
+    figure = figures("many arms and widths")["accuracy_seq_len"]
+    for ax in figure.axes:
+        tops = [np.asarray(c.lines[0].get_ydata()).max() for c in ax.containers]
+        assert len(ax.containers) == 5
+        assert max(tops) == 1.0
+
+
+def test_total_and_non_embedding_parameters_have_their_own_panels():
+    figure = figures("many arms and widths")["accuracy_params"]
+    labels = [ax.get_xlabel() for ax in figure.axes]
+    assert labels.count("parameters, total") == labels.count("parameters, non-embedding") == 3
+    summary = summarise(WIDE)
+    arm = summary[
+        (summary.model == "attention") & (summary.seq_len == 64) & (summary.n_kv_pairs == 4)
+    ]
+    total, rest = (ax for ax in figure.axes if ax.get_title() == "T=64 P=4")
+    for ax, sizes in ((total, arm.n_params_total), (rest, arm.n_params_non_embedding)):
+        x = np.asarray(ax.containers[0].lines[0].get_xdata(), dtype=float)
+        assert x == pytest.approx(sizes.to_numpy(dtype=float), rel=0.05)
+
+
+def test_a_model_without_parameters_is_a_level_line():
+    figure = figures("quickstart")["accuracy_params"]
+    assert "analytic_base_conv, no parameters" in legend_of(figure)
+
+
+def test_distances_stand_at_the_middle_of_their_bin():
+    sliced = {"slice_key": "distance", "slice_value": "16-22", "hits": 9.0, "n": 10}
+    rows = frame(both_splits(0.9), row(**sliced))
+    (ax,) = accuracy_by_distance(summarise(rows, "distance"))["accuracy_distance"].axes
+    x = float(np.asarray(ax.containers[0].lines[0].get_xdata())[0])
+    assert x == pytest.approx((16 * 22) ** 0.5)
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_the_same_results_give_the_same_bytes(suffix):
+    first, second = (
+        render(accuracy_by_seq_len(summarise(SINGLE))["accuracy_seq_len"], suffix) for _ in range(2)
+    )
+    assert first == second
+    assert b"<dc:date>" not in first
+
+
+def test_drawing_leaves_the_notebooks_own_settings_alone():
+    before = dict(mpl.rcParams)
+    render(accuracy_by_seq_len(summarise(SINGLE))["accuracy_seq_len"], "png")
+    assert dict(mpl.rcParams) == before
+
+
+def test_nothing_to_draw_is_one_line():
+    with pytest.raises(ValueError, match="no model has a number to draw"):
+        accuracy_by_seq_len(summarise(frame(failed())))
