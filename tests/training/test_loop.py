@@ -6,7 +6,17 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.training.toy import SELECT_ROWS, ToyModel, run_in, select, toy_rows, train_toy
+from tests.training.toy import (
+    SELECT_ROWS,
+    Clock,
+    ToyModel,
+    no_batches,
+    same,
+    select,
+    toy_rows,
+    train_toy,
+    weights,
+)
 from zoology_bench.data.batch import IGNORE
 from zoology_bench.training.checkpoint import CheckpointStore
 from zoology_bench.training.config import TrainerConfig
@@ -15,25 +25,6 @@ from zoology_bench.training.loggers import NullLogger
 from zoology_bench.training.optim import build_optimizer, lr_at, set_lr
 
 QUICK = TrainerConfig(max_steps=30, eval_every=5, checkpoint_every=10)
-
-
-def weights(model):
-    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
-
-
-def same(a, b):
-    return all(torch.equal(a[name], b[name]) for name in a)
-
-
-class Clock:
-    """A second per reading, and as many as somebody adds."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        self.now += 1.0
-        return self.now
 
 
 class Recorder(NullLogger):
@@ -202,53 +193,6 @@ def test_a_failed_run_is_not_tried_again(tmp_path):
     first = train_toy(Exploding(7, math.nan, "loss"), QUICK, store=store)
     again = train_toy(ToyModel(), QUICK, store=store, batches=no_batches)
     assert (again.status, again.reason, again.steps) == ("failed", first.reason, 7)
-
-
-def no_batches(step):
-    raise AssertionError(f"step {step} was trained again")
-
-
-@pytest.mark.parametrize("crash_at", [3, 10, 11, 14, 20, 29])
-def test_resume_after_a_crash_equals_an_uninterrupted_run(tmp_path, crash_at):
-    expected_model, expected = run_in(tmp_path / "whole", QUICK)
-
-    def crashing(step):
-        if step == crash_at:
-            raise RuntimeError("crash")
-        return toy_rows(step)
-
-    with pytest.raises(RuntimeError, match="crash"):
-        run_in(tmp_path / "crashed", QUICK, batches=crashing)
-    model, result = run_in(tmp_path / "crashed", QUICK)
-    assert same(weights(model), weights(expected_model))
-    assert result.history == expected.history
-    assert (result.steps, result.examples) == (expected.steps, expected.examples)
-
-
-def test_resume_restores_the_time_already_spent(tmp_path):
-    run_in(tmp_path, replace(QUICK, max_steps=30), clock=Clock())
-    _, again = run_in(tmp_path, replace(QUICK, max_steps=30), clock=Clock())
-    assert again.wall_s >= 30
-
-
-def test_a_finished_run_is_returned_without_training(tmp_path):
-    model, first = run_in(tmp_path, QUICK)
-    again_model, again = run_in(tmp_path, QUICK, batches=no_batches)
-    assert same(weights(model), weights(again_model))
-    assert (again.stop_reason, again.history) == (first.stop_reason, first.history)
-
-
-def test_an_interrupt_is_passed_on_and_leaves_the_last_checkpoint(tmp_path):
-    def interrupted(step):
-        if step == 17:
-            raise KeyboardInterrupt
-        return toy_rows(step)
-
-    with pytest.raises(KeyboardInterrupt):
-        run_in(tmp_path, QUICK, batches=interrupted)
-    state = CheckpointStore(tmp_path / "checkpoint.pt", {"max_steps": 30}).load()
-    assert state is not None
-    assert state["progress"]["step"] == 10
 
 
 def test_checkpoint_every_zero_saves_the_end_only(tmp_path):

@@ -92,3 +92,29 @@ def run_in(run_dir: Path, config: TrainerConfig, **changes) -> tuple[ToyModel, T
     store = CheckpointStore(run_dir / "checkpoint.pt", {"max_steps": config.max_steps})
     logger = LocalLogger(run_dir)
     return model, train_toy(model, config, store=store, logger=logger, **changes)
+
+
+def weights(model: nn.Module) -> dict[str, Tensor]:
+    """A copy of every parameter and buffer."""
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    """Whether two sets of weights agree bit for bit."""
+    return all(torch.equal(a[name], b[name]) for name in a)
+
+
+class Clock:
+    """A second per reading, and as many as somebody adds."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        self.now += 1.0
+        return self.now
+
+
+def no_batches(step: int) -> Batch:
+    """For runs that must not train."""
+    raise AssertionError(f"step {step} was trained again")
