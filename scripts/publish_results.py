@@ -1,7 +1,7 @@
-"""Turn a finished experiment into results/<experiment>: tables, figures, README, and the README's excerpt.
+"""Turn a finished experiment into results/<experiment> and refresh README.md's excerpt of it.
 
-    zoology-bench run experiment=quickstart
-    python scripts/publish_results.py quickstart --command "bash scripts/quickstart.sh"
+zoology-bench run experiment=quickstart
+python scripts/publish_results.py quickstart --command "bash scripts/quickstart.sh"
 """
 
 import argparse
@@ -26,7 +26,7 @@ SHAPE_IS_CLAIMED = ("figure2_mini", "iclr24_figure2")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("experiment")
     parser.add_argument("--source", help="default: outputs/<experiment>/results.csv")
     parser.add_argument("--command", help="what was typed; default: the run command")
@@ -58,7 +58,9 @@ def publish(experiment: str, source: Path, command: str) -> None:
     )
     page = CHECKOUT / "README.md"
     text = page.read_text()
-    atomic_write(page, insert_excerpt(text, experiment, excerpt(frame, experiment)).encode(), CHECKOUT)
+    atomic_write(
+        page, insert_excerpt(text, experiment, excerpt(frame, experiment)).encode(), CHECKOUT
+    )
 
 
 def excerpt(frame: pd.DataFrame, experiment: str) -> str:
@@ -66,8 +68,8 @@ def excerpt(frame: pd.DataFrame, experiment: str) -> str:
     folder = f"results/{experiment}"
     return (
         f"{overview_markdown(summarise(frame))}\n\n"
-        f"Accuracy on `report` rows with its 95 % interval and the seeds above .99; † still rising when "
-        f"the budget ended. Everything else: [{folder}/README.md]({folder}/README.md).\n\n"
+        f"Accuracy on `report` rows with its 95 % interval and the seeds above .99; † still rising "
+        f"when the budget ended. Everything else: [{folder}/README.md]({folder}/README.md).\n\n"
         f"![Accuracy against sequence length]({folder}/accuracy_seq_len.png)\n"
     )
 
@@ -88,8 +90,8 @@ def _one(column: pd.Series) -> str:
 
 
 def _versions(frame: pd.DataFrame) -> dict[str, str]:
-    words = " ".join(sorted(set(frame.versions))).split()
-    return dict(word.split("=", 1) for word in words)
+    words = " ".join(sorted({str(text) for text in frame.versions})).split()
+    return {name: number for name, _, number in (word.partition("=") for word in words)}
 
 
 def _seconds_note(frame: pd.DataFrame) -> str:

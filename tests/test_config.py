@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from zoology_bench.config import compose, config_dir, plan, register_schemas, to_plain
+from zoology_bench.config import compose, config_dir, plan, register_schemas
 from zoology_bench.mixers import MIXERS
+from zoology_bench.plain import to_plain
 from zoology_bench.tasks import TASKS
 from zoology_bench.tasks.distance import DISTANCE_LAWS
 from zoology_bench.training.loggers import LOGGERS
@@ -18,7 +19,12 @@ def preset_names(group: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("group", "registry"),
-    [("task", TASKS), ("task/distance", DISTANCE_LAWS), ("model/mixer", MIXERS), ("logger", LOGGERS)],
+    [
+        ("task", TASKS),
+        ("task/distance", DISTANCE_LAWS),
+        ("model/mixer", MIXERS),
+        ("logger", LOGGERS),
+    ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_every_registered_component_has_a_preset_of_its_name(group, registry):

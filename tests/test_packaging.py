@@ -69,7 +69,9 @@ def _check_script(script: Path, tmp_path: Path, site: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     where = [str(script.with_name("python")), "-c", "import zoology_bench as z; print(z.__file__)"]
-    found = subprocess.run(where, cwd=elsewhere, env=ENV, check=True, capture_output=True, text=True)
+    found = subprocess.run(
+        where, cwd=elsewhere, env=ENV, check=True, capture_output=True, text=True
+    )
     assert found.stdout.startswith(str(site)), "the checkout must not shadow the wheel"
     done = subprocess.run(
         [str(script), "run", "experiment=smoke"],

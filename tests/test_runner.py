@@ -36,7 +36,7 @@ def test_a_trained_run_reports_select_and_report_beside_its_floors(tmp_path, mod
     assert (report.n, report.n_rows) == (64, 16)
     assert report.steps == 2
     assert report.examples == 64
-    assert report.floor_vocab == 1 / 64
+    assert report.floor_vocab == 1 / 256
     assert report.floor_pairs == 1 / 4
     assert 0.25 < report.floor_ceiling < 0.35
     assert report.init == ("random" if model == "base_conv_random" else "recipe")
@@ -58,7 +58,7 @@ def test_the_analytic_model_recalls_without_training(tmp_path):
 def test_baselines_are_graded_exactly(tmp_path):
     rows = overall(run(compose([*UNTRAINED, "model=baselines"]), tmp_path).rows)
     scores = dict(zip(rows.model, rows.value, strict=True))
-    assert scores["uniform_vocab"] == pytest.approx(1 / 64, abs=1e-12)
+    assert scores["uniform_vocab"] == pytest.approx(1 / 256, abs=1e-12)
     assert scores["in_context"] == pytest.approx(1 / 4, abs=1e-12)
     assert set(rows.kind) == {"baseline"}
 
@@ -102,9 +102,9 @@ def test_a_diverging_run_fails_as_nan_and_keeps_its_last_good_step(tmp_path):
     result = run(cfg, tmp_path)
     assert result.status == "failed"
     assert set(result.rows.stop_reason) == {"nan"}
-    saved = torch.load(
-        tmp_path / "runs" / result.run_id / "checkpoint.pt", weights_only=True
-    )["state"]
+    saved = torch.load(tmp_path / "runs" / result.run_id / "checkpoint.pt", weights_only=True)[
+        "state"
+    ]
     assert saved["progress"]["step"] == result.rows.steps.iloc[0]
     assert all(torch.isfinite(weight).all() for weight in saved["model"].values())
 

@@ -112,20 +112,20 @@ def _add_overrides(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_run(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_run(verbs: "argparse._SubParsersAction[_OneLineParser]") -> None:
     run = verbs.add_parser("run", help="train or build models and log what they recall")
     _add_overrides(run)
     run.add_argument("-m", "--multirun", action="store_true", help="sweep (also implied by a=1,2)")
     run.add_argument("--cfg", action="store_true", help="print the composed configs and stop")
 
 
-def _add_report(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_report(verbs: "argparse._SubParsersAction[_OneLineParser]") -> None:
     report = verbs.add_parser("report", help="tables and figures from stored results")
     report.add_argument("paths", nargs="+", metavar="PATH", help="results.csv or output folders")
     report.add_argument("--out", metavar="DIR", help="default: report/ beside the first path")
 
 
-def _add_data(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_data(verbs: "argparse._SubParsersAction[_OneLineParser]") -> None:
     data = verbs.add_parser("data", help="export, audit or hash a task's rows")
     actions = data.add_subparsers(dest="action", required=True, metavar="ACTION")
     export = actions.add_parser("export", help="write rows to .npz or .jsonl (docs/tasks.md)")
@@ -141,13 +141,13 @@ def _add_data(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     _add_overrides(hashed)
 
 
-def _add_score(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_score(verbs: "argparse._SubParsersAction[_OneLineParser]") -> None:
     score = verbs.add_parser("score", help="grade predictions made elsewhere on exported rows")
     score.add_argument("predictions", metavar="PREDICTIONS", help=".npz or .jsonl (docs/tasks.md)")
     _add_overrides(score)
 
 
-def _add_ls(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_ls(verbs: "argparse._SubParsersAction[_OneLineParser]") -> None:
     ls = verbs.add_parser("ls", help="every preset: experiments, tasks, models, mixers")
     ls.add_argument("--config-dir", action="append", default=[], metavar="DIR")
 

@@ -1,4 +1,4 @@
-"""RunConfig, the registration of every component's schema, and composition of YAML into plain dataclasses."""
+"""RunConfig, registration of every component, composition of YAML into plain dataclasses."""
 
 import copy
 import dataclasses
@@ -79,7 +79,7 @@ class RunConfig:
     keep_checkpoint: bool = False
     """Keep runs/<run_id>/checkpoint.pt of a finished run (a failed one always keeps it)."""
     sweep: dict[str, Any] = field(default_factory=dict)
-    """An experiment's grid: override key -> list of values; each key can be set on the command line."""
+    """An experiment's grid: override key -> list of values; the command line replaces any key."""
 
     def __post_init__(self) -> None:
         check_int("seed", self.seed, 0)
@@ -249,15 +249,15 @@ def grid(overrides: Sequence[str], config_dirs: Iterable[str] = ()) -> list[list
 def split_sweeps(
     overrides: Sequence[str], config_dirs: Iterable[str] = ()
 ) -> tuple[list[str], dict[str, list[str]]]:
-    """Separate fixed overrides from the grid's axes; what the user sets replaces the experiment's axis."""
+    """Separate fixed overrides from the grid's axes; the user's replace the experiment's."""
     parsed = OverridesParser.create().parse_overrides(list(overrides))
     fixed = [o.input_line for o in parsed if not o.is_sweep_override() and o.input_line is not None]
     axes = {o.get_key_element(): _values(o) for o in parsed if o.is_sweep_override()}
     set_by_user = {o.get_key_element().lstrip("+") for o in parsed}
-    experiment = compose_raw(fixed, config_dirs).get("sweep") or {}
+    experiment: Any = OmegaConf.to_container(compose_raw(fixed, config_dirs).sweep)
     defaults = {
-        str(key): [_override_text(v) for v in OmegaConf.to_container(experiment)[key]]
-        for key in experiment
+        str(key): [_override_text(value) for value in values]
+        for key, values in experiment.items()
         if key not in set_by_user
     }
     return fixed, {**defaults, **axes}
@@ -268,26 +268,8 @@ def _values(override: Override) -> list[str]:
 
 
 def _override_text(value: object) -> str:
-    if isinstance(value, (list, dict)):
+    if isinstance(value, list | dict):
         raise ValueError(f"sweep holds {value!r}: values must be plain numbers or names")
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def to_plain(value: Any) -> Any:
-    """Nested dicts, lists and scalars; a component's dict starts with its registered ``kind``."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        kind = _KINDS.get(type(value))
-        return {"kind": kind, **fields} if kind else fields
-    if isinstance(value, dict):
-        return {str(key): to_plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [to_plain(item) for item in value]
-    return value
-
-
-_KINDS = {
-    component: name
-    for group in (TASKS, DISTANCE_LAWS, MODELS, MIXERS, LOGGERS)
-    for name, component in group.items()
-}
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -4,8 +4,9 @@ import argparse
 from collections.abc import Sequence
 
 from zoology_bench.baselines.audit import audit as audit_task
-from zoology_bench.config import plan, to_plain
+from zoology_bench.config import plan
 from zoology_bench.data.export import export_rows
+from zoology_bench.plain import to_plain
 from zoology_bench.scoring import score as score_predictions
 from zoology_bench.tasks.base import SPLITS, Task
 from zoology_bench.user_errors import UserError
@@ -61,7 +62,8 @@ def score(predictions: str, overrides: Sequence[str], config_dirs: Sequence[str]
         f"content-blind ceiling {first.floor_ceiling:.4g} ({first.ceiling_method})"
     )
     table = frame[list(SCORE_COLUMNS)].to_string(index=False, float_format="%.4f")
-    return f"{describe(task)}\nrows {first.start}..{first.stop - 1} of {first.split}\n{table}\n{floors}"
+    graded = f"rows {first.start}..{first.stop - 1} of {first.split}"
+    return "\n".join([describe(task), graded, table, floors])
 
 
 def describe(task: Task) -> str:

@@ -1,4 +1,4 @@
-"""From overrides to finished runs: everything is validated before the first job starts, then Hydra launches."""
+"""From overrides to finished runs: every planned run is validated before Hydra starts the first."""
 
 import logging
 import os
@@ -24,9 +24,9 @@ from zoology_bench.config import (
     register_schemas,
     search_path,
     split_sweeps,
-    to_plain,
     to_run_config,
 )
+from zoology_bench.plain import to_plain
 from zoology_bench.reporting.aggregate import summarise
 from zoology_bench.reporting.report import write_report
 from zoology_bench.reporting.store import RunStore
@@ -167,7 +167,7 @@ def _conclude(
 
 
 class _SweepProgress:
-    """Counts finished results in the stores, so that it works for every launcher, local or remote."""
+    """Counts finished results in the stores: that works for every launcher, local or remote."""
 
     POLL_S = 0.5
 

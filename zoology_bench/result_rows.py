@@ -9,7 +9,8 @@ from typing import Any
 
 from zoology_bench.analytic import AnalyticBaseConvConfig
 from zoology_bench.baselines import BaselinesConfig, content_blind_ceiling
-from zoology_bench.config import RunConfig, to_plain
+from zoology_bench.config import RunConfig
+from zoology_bench.plain import to_plain
 from zoology_bench.tasks.base import Task
 from zoology_bench.training.metrics import Tally
 from zoology_bench.training.result import TrainResult
@@ -113,7 +114,7 @@ def task_fields(task: Task) -> dict[str, Any]:
         "data_seed": task.data_seed,
         **cell,
         "floor_vocab": 1 / task.vocab_size,
-        "floor_pairs": 1 / cell["n_kv_pairs"],
+        "floor_pairs": 1 / int(cell["n_kv_pairs"]),
         "floor_ceiling": ceiling.value,
         "ceiling_se": ceiling.se,
         "ceiling_method": ceiling.method,

@@ -11,14 +11,14 @@ from typing import Any
 
 import pandas as pd
 import torch
-from torch import nn
 
 from zoology_bench.analytic import AnalyticBaseConvConfig
 from zoology_bench.baselines import BaselinesConfig, build_baselines
-from zoology_bench.config import RunConfig, to_plain
+from zoology_bench.config import RunConfig
 from zoology_bench.data.batch import Batch
 from zoology_bench.data.stream import BlockStream
 from zoology_bench.models import LanguageModel
+from zoology_bench.plain import to_plain
 from zoology_bench.provenance import provenance
 from zoology_bench.reporting.store import Claim, RunBusy, RunStore
 from zoology_bench.result_rows import (
@@ -34,7 +34,7 @@ from zoology_bench.result_rows import (
 from zoology_bench.tasks.base import Task
 from zoology_bench.training import seeding
 from zoology_bench.training.checkpoint import CheckpointStore
-from zoology_bench.training.evaluate import accuracy, evaluate
+from zoology_bench.training.evaluate import Predictor, accuracy, evaluate
 from zoology_bench.training.loop import train
 from zoology_bench.training.metrics import Tallies
 from zoology_bench.training.mixture import Mixture, mixed_batches
@@ -285,12 +285,12 @@ def _pieces(task: Task, split: str, n_rows: int, cfg: RunConfig) -> Iterator[Bat
         yield task.rows(split, task.data_seed, start, min(start + step, n_rows))
 
 
-def _select(cfg: RunConfig) -> Callable[[nn.Module], float]:
+def _select(cfg: RunConfig) -> Callable[[Any], float]:
     """Accuracy on the select split, averaged over the evaluated tasks; rows are made once."""
     n_rows = cfg.trainer.n_select_rows
     kept = [list(_pieces(task, "select", n_rows, cfg)) for task in cfg.evaluated_tasks()]
 
-    def score(model: nn.Module) -> float:
+    def score(model: Predictor) -> float:
         return sum(accuracy(model, batches, cfg.device) for batches in kept) / len(kept)
 
     return score

@@ -1,4 +1,4 @@
-"""Turn what Hydra and OmegaConf raise over a user's input into one line: field, value, rule, near names."""
+"""What Hydra and OmegaConf raise over a user's input, as one line with field, value and rule."""
 
 import dataclasses
 from collections.abc import Iterable

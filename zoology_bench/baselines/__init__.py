@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from zoology_bench.baselines.base import Baseline
 from zoology_bench.baselines.best_slot import BestSlot
@@ -88,7 +89,10 @@ def build_baselines(task: Task) -> dict[str, Baseline]:
 class BaselinesConfig:
     """All content-blind predictors, where an experiment would name a model."""
 
+    name: ClassVar[str] = "baselines"
+    """The key in configs/model."""
+
     @property
     def label(self) -> str:
         """What stands for them where one name is needed."""
-        return "baselines"
+        return self.name

@@ -22,6 +22,7 @@ from zoology_bench.baselines.statistics import (
     quintile_shares,
 )
 from zoology_bench.data.batch import Batch
+from zoology_bench.tasks.base import Task
 from zoology_bench.tasks.mqar import MQAR
 from zoology_bench.validation import check_int
 
@@ -31,7 +32,7 @@ _MOST_KEY_GROUPS = 8
 _BLOCK_TOKENS = 1 << 20
 
 
-def audit(task: MQAR, n_rows: int = 20_000) -> AuditReport:
+def audit(task: Task, n_rows: int = 20_000) -> AuditReport:
     """Audit report rows 0..n_rows-1 of a task.
 
     It fails if a baseline, or a guesser fitted to one half of the rows and graded on the other,

@@ -5,9 +5,9 @@ import os
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, ClassVar, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from zoology_bench.data.batch import Batch
 from zoology_bench.data.layout import PublicLayout, Vocabulary
+from zoology_bench.plain import to_plain
 
 FORMAT = "zoology-bench rows"
 FORMAT_VERSION = 1
@@ -26,8 +27,8 @@ _BLOCK_TOKENS = 1 << 20
 class RowSource(Protocol):
     """What an export needs of a task (a dataclass); every Task has it."""
 
-    name: Any
-    version: Any
+    name: ClassVar[str]
+    version: ClassVar[int]
     seq_len: int
 
     def rows(self, split: str, seed: int, start: int, stop: int, device: str = "cpu") -> Batch:
@@ -95,7 +96,7 @@ def _header(task: RowSource, split: str, seed: int, start: int, stop: int) -> di
         "format_version": FORMAT_VERSION,
         "task": task.name,
         "task_version": task.version,
-        "config": plain_config(task),
+        "config": to_plain(task),
         "layout": layout.name,
         "vocabulary": _plain_vocabulary(layout.vocabulary),
         "split": split,
@@ -104,16 +105,6 @@ def _header(task: RowSource, split: str, seed: int, start: int, stop: int) -> di
         "stop": stop,
         "data_hash": task.data_hash(),
     }
-
-
-def plain_config(value: Any) -> Any:
-    """Nested dicts, lists and scalars of a configuration; ``kind`` names each part."""
-    if is_dataclass(value) and not isinstance(value, type):
-        plain = {f.name: plain_config(getattr(value, f.name)) for f in fields(value) if f.init}
-        return {"kind": getattr(value, "name", type(value).__name__), **plain}
-    if isinstance(value, (list, tuple)):
-        return [plain_config(item) for item in value]
-    return value
 
 
 def _plain_vocabulary(vocabulary: Vocabulary) -> dict[str, Any]:

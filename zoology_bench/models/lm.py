@@ -27,7 +27,7 @@ LIVE_ACTIVATIONS = 12
 class LanguageModelConfig(ModelConfig):
     """Pre-norm blocks between tied embeddings."""
 
-    name: ClassVar[str] = "language_model"
+    name: ClassVar[str] = "lm"
     needs_training: ClassVar[bool] = True
 
     d_model: int = 64
