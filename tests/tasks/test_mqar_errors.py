@@ -1,0 +1,59 @@
+"""What a user who asks MQAR for the impossible is told: one line with field, value and rule."""
+
+import math
+
+import pytest
+
+from zoology_bench.tasks.distance import Fixed
+from zoology_bench.tasks.mqar import MQAR
+
+BAD = [
+    ({"layout": "prefixx"}, r"task\.layout='prefixx' is unknown; did you mean 'prefix'"),
+    ({"filler": "none"}, r"task\.filler='none' is unknown"),
+    ({"seq_len": "64"}, r"task\.seq_len='64' must be an integer"),
+    ({"n_kv_pairs": 0}, r"task\.n_kv_pairs=0 must be at least 1"),
+    ({"n_queries": 0}, r"task\.n_queries=0 must be at least 1"),
+    ({"n_queries": 5}, r"task\.n_queries=5 must be at most 4"),
+    ({"rebind_rate": 0.1}, r"task\.rebind_rate=0\.1 re-binds no pair .* rebind_rate >= 0\.25"),
+    ({"rebind_rate": 1.0}, r"task\.rebind_rate=1\.0 must lie in \[0, 1\)"),
+    ({"rebind_rate": "x"}, r"task\.rebind_rate='x' must be a number"),
+    ({"absent_rate": 0.1}, r"task\.absent_rate=0\.1 makes none of 4 queries absent"),
+    ({"absent_rate": -1}, r"task\.absent_rate=-1 must lie in \[0, 1\]"),
+    ({"power_a": math.inf}, r"task\.power_a=inf must be finite"),
+    ({"vocab_size": 73}, r"task\.vocab_size=73 is too small .* need vocab_size >= 74"),
+    ({"vocab_size": 74, "absent_rate": 1.0}, r"task\.vocab_size=74 .* need vocab_size >= 82"),
+    ({"seq_len": 14}, r"task\.seq_len=14 is too short for task\.n_kv_pairs=4: .* seq_len >= 15"),
+    ({"distance": Fixed(values=[9, 13])}, r"task\.distance\.values=\[9, 13\] contains 9 and 13"),
+    ({"distance": Fixed(values=[7])}, r"task\.distance\.values=7 is off"),
+    ({"binding": Fixed(values=[1])}, r"task\.binding needs task\.layout=probe"),
+    ({"layout": "official", "seq_len": 65}, r"task\.seq_len=65 must be even"),
+    ({"layout": "official", "seq_len": 14}, r"task\.seq_len=14 is too short .* seq_len >= 16"),
+    ({"layout": "official", "distance": Fixed(values=[9])}, r"task\.distance must be unset"),
+    ({"layout": "official", "absent_rate": 0.5}, r"task\.absent_rate=0\.5 needs the absent token"),
+    ({"layout": "official", "filler": "disjoint"}, r"task\.filler=disjoint needs tokens"),
+    ({"layout": "official", "vocab_size": 9}, r"task\.vocab_size=9 .* vocab_size >= 10"),
+    ({"layout": "stream", "filler": "any"}, r"task\.filler=any makes answers ambiguous"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD, ids=[str(change) for change, _ in BAD])
+def test_bad_fields_are_named_with_their_value_and_rule(change, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        MQAR(**change)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("tran", 0, 0, 1), "split='tran' is unknown; did you mean 'train'"),
+        (("train", 0.5, 0, 1), "seed=0.5 must be an integer"),
+        (("train", 0, -1, 1), "start=-1 must be at least 0"),
+        (("train", 0, 5, 4), "stop=4 must be at least 5"),
+        (("train", 0, 0, 1, "gpu"), "device='gpu' is no device"),
+    ],
+    ids=["split", "seed", "start", "stop", "device"],
+)
+def test_bad_row_requests_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        MQAR().rows(*arguments)
