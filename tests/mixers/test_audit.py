@@ -7,8 +7,13 @@ from torch import Tensor, nn
 from tests.mixers.cases import CASES
 from zoology_bench.kernels import toeplitz_conv
 from zoology_bench.mixers import INITS, MIXERS
-from zoology_bench.mixers.attention import Attention
-from zoology_bench.mixers.audit import FFT_TOLERANCE, audit_mixer, audit_module, max_leak
+from zoology_bench.mixers.audit import (
+    FFT_TOLERANCE,
+    audit_mixer,
+    audit_module,
+    max_leak,
+    measured_state_bytes,
+)
 from zoology_bench.mixers.base import Mixer, State
 from zoology_bench.mixers.base_conv import BaseConv, BaseConvConfig
 
@@ -91,6 +96,13 @@ class UnusedParameter(Wrapped):
         self.spare = nn.Parameter(torch.zeros(3, dtype=torch.float64))
 
 
+class UselessParameter(UnusedParameter):
+    """It is in the graph, but its gradient is zero."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x) + 0 * self.spare.sum()
+
+
 class DetachedGate(Wrapped):
     def forward(self, x: Tensor) -> Tensor:
         inner = self.inner
@@ -120,6 +132,7 @@ MUTANTS: dict[type[Wrapped], str] = {
     CircularConv: "causality",
     Centered: "causality",
     UnusedParameter: "gradient: none reaches spare",
+    UselessParameter: "gradient: none reaches spare",
     DetachedGate: "gradient: none reaches inner.gate.weight",
     ForgetfulStep: "step form",
     HoardingStep: "state_bytes",
@@ -143,17 +156,26 @@ def test_even_a_faint_peek_exceeds_the_tolerance_a_thousandfold() -> None:
     assert max_leak(PeekOneAhead(), x, other) > 1000 * FFT_TOLERANCE
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c != "torch_module"])
-@pytest.mark.parametrize("seq_len", [1, 5, 31])
-def test_state_bytes_follow_the_formula(case: str, seq_len: int) -> None:
-    for layer_idx in (0, 1):
-        mixer = built(case, layer_idx)
-        if isinstance(mixer, Attention):
-            numbers = 2 * seq_len * D_MODEL
-        else:
-            assert isinstance(mixer, BaseConv)
-            numbers = min(seq_len, mixer.filter.max_lag) * D_MODEL
-        assert mixer.state_bytes(seq_len) == 8 * numbers
+@pytest.mark.parametrize(
+    ("case", "layer_idx", "n_remembered"),
+    [
+        ("attention", 0, {1: 2, 5: 10, 31: 62}),
+        ("attention-rotary", 1, {1: 2, 5: 10, 31: 62}),
+        ("base_conv", 0, {1: 1, 5: 2, 31: 2}),
+        ("base_conv", 1, {1: 1, 5: 5, 31: 11}),
+        ("base_conv-implicit", 0, {1: 1, 5: 5, 31: 31}),
+        ("hybrid", 0, {1: 1, 5: 3, 31: 3}),
+        ("hybrid", 1, {1: 2, 5: 10, 31: 62}),
+    ],
+)
+def test_state_holds_what_a_later_output_can_reach(
+    case: str, layer_idx: int, n_remembered: dict[int, int]
+) -> None:
+    # In vectors of D numbers; the long explicit filter was built for 12 tokens.
+    mixer = built(case, layer_idx)
+    for seq_len, n_vectors in n_remembered.items():
+        assert mixer.state_bytes(seq_len) == 8 * D_MODEL * n_vectors
+        assert measured_state_bytes(mixer, D_MODEL, seq_len) == 8 * D_MODEL * n_vectors
 
 
 def test_exact_causal_is_promised_only_without_long_filters() -> None:
