@@ -7,7 +7,7 @@ import torch
 from tests.training.toy import run_in
 from zoology_bench.training.config import TrainerConfig
 
-N_STEPS = 300
+N_STEPS = 500
 EVAL_EVERY = 4
 
 
