@@ -82,6 +82,15 @@ def test_rows_are_made_of_integers_alone_and_the_torch_path_equals_numpy(task, m
         assert same(with_numpy, train_rows(task, 0, 600))
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@each_case
+def test_a_gpu_makes_the_same_bits(task):
+    made = task.rows("train", 3, 0, 600, device="cuda")
+    assert made.inputs.is_cuda
+    assert same(made.to("cpu"), train_rows(task, 0, 600))
+
+
 def test_the_integer_proof_catches_a_float():
     with pytest.raises(TypeError, match="float32"), IntegersOnly():
         torch.arange(3).float()
