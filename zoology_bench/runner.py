@@ -1,11 +1,11 @@
 """run(cfg) -> RunResult: the only file that knows all the parts."""
 
+import errno
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,18 @@ import pandas as pd
 import torch
 
 from zoology_bench.analytic import AnalyticBaseConvConfig
-from zoology_bench.baselines import BaselinesConfig, build_baselines
+from zoology_bench.baselines import BaselinesConfig
 from zoology_bench.config import RunConfig
 from zoology_bench.data.batch import Batch
-from zoology_bench.data.stream import BlockStream
+from zoology_bench.grading import (
+    Described,
+    columns_of,
+    failed_rows,
+    grade_analytic,
+    grade_baselines,
+    graded,
+    select_score,
+)
 from zoology_bench.models import LanguageModel
 from zoology_bench.plain import to_plain
 from zoology_bench.provenance import provenance
@@ -28,20 +36,18 @@ from zoology_bench.result_rows import (
     kind_of,
     run_fields,
     run_id_of,
-    tally_fields,
     task_fields,
 )
 from zoology_bench.tasks.base import Task
 from zoology_bench.training import seeding
-from zoology_bench.training.checkpoint import CheckpointStore
-from zoology_bench.training.evaluate import Predictor, accuracy, evaluate
+from zoology_bench.training.checkpoint import CheckpointStore, ForeignCheckpoint
 from zoology_bench.training.loop import train
-from zoology_bench.training.metrics import Tallies
 from zoology_bench.training.mixture import Mixture, mixed_batches
 
 _log = logging.getLogger(__name__)
 
 _BUSY_POLL_S = 0.2
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,53 +151,26 @@ def _attempt(
     described = [(task, task_fields(task)) for task in cfg.evaluated_tasks()]
     try:
         if isinstance(cfg.model, BaselinesConfig):
-            return _grade_baselines(cfg, described), ""
+            return grade_baselines(cfg, described), ""
         if isinstance(cfg.model, AnalyticBaseConvConfig):
-            return _grade_analytic(cfg, described), ""
+            return grade_analytic(cfg, described), ""
         return _train_and_grade(cfg, described, folder, checkpoints, progress_bar)
     except Exception as error:
-        if isinstance(error, ValueError) and "checkpoint" in str(error):
+        if isinstance(error, ForeignCheckpoint) or _is_about_the_disk(error):
             raise
         _log.debug("run failed", exc_info=True)
         reason = f"{type(error).__name__}: {error}"
-        return _failed_rows(cfg, described, TrainingFields(), reason), reason
+        return failed_rows(cfg, described, TrainingFields(), reason), reason
 
 
-_Described = list[tuple[Task, dict[str, Any]]]
-
-
-def _grade_baselines(cfg: RunConfig, described: _Described) -> list[dict[str, Any]]:
-    rows = []
-    for task, fields in described:
-        for name, baseline in build_baselines(task).items():
-            tallies = Tallies(task.public_layout().vocabulary)
-            for batch in _pieces(task, "report", cfg.trainer.n_report_rows, cfg):
-                tallies.add_hit_probability(batch, baseline.hit_probability(batch))
-            columns = {**fields, **_columns(ModelFields(kind="baseline", model=name))}
-            rows += [{**columns, **row} for row in tally_fields(tallies.rows(), "report")]
-    return rows
-
-
-def _grade_analytic(cfg: RunConfig, described: _Described) -> list[dict[str, Any]]:
-    rows = []
-    for task, fields in described:
-        model = cfg.model.build(task.public_layout())
-        count = model.n_params()
-        columns = ModelFields(
-            kind="untrained",
-            model=cfg.model.label,
-            causal=model.causal,
-            n_params_total=count.total,
-            n_params_non_embedding=count.non_embedding,
-            n_params_mixer=count.mixer,
-        )
-        rows += _graded(cfg, model, task, "report", {**fields, **_columns(columns)})
-    return rows
+def _is_about_the_disk(error: Exception) -> bool:
+    """No space or no permission: the user's folder, not the run, is what must change."""
+    return isinstance(error, OSError) and error.errno in _DISK_ERRORS
 
 
 def _train_and_grade(
     cfg: RunConfig,
-    described: _Described,
+    described: Described,
     folder: Path,
     checkpoints: CheckpointStore,
     progress_bar: bool,
@@ -200,33 +179,36 @@ def _train_and_grade(
     model = cfg.model.build(seeding.generator(cfg.seed, "init")).to(device)
     lr = cfg.trainer.lr if cfg.trainer.lr is not None else cfg.model.mixer.recipe_lr
     logger = cfg.logger.build(folder, f"{cfg.experiment}-{folder.name}", to_plain(cfg))
-    with ExitStack() as stack:
-        result = train(
-            model,
-            cfg.trainer,
-            lr=lr,
-            seed=cfg.seed,
-            batches=_train_batches(cfg, stack),
-            select=_select(cfg),
-            clock=time.perf_counter,
-            device=device,
-            store=checkpoints,
-            logger=logger,
-            progress_bar=progress_bar,
-        )
-    training = TrainingFields.of(result, lr)
-    if result.status == "failed":
-        logger.close(failed=True)
-        return _failed_rows(cfg, described, training, result.reason), result.reason
-    rows = []
-    for task, fields in described:
-        columns = {**fields, **_columns(_trained_fields(cfg, model)), **_columns(training)}
-        columns["state_bytes"] = model.state_bytes(task.seq_len)
-        for split in ("select", "report"):
-            rows += _graded(cfg, model, task, split, columns)
-    logger.summarize(_summary(rows))
-    logger.close()
-    return rows, ""
+    failed = True
+    try:
+        with ExitStack() as stack:
+            result = train(
+                model,
+                cfg.trainer,
+                lr=lr,
+                seed=cfg.seed,
+                batches=_train_batches(cfg, stack),
+                select=select_score(cfg),
+                clock=time.perf_counter,
+                device=device,
+                store=checkpoints,
+                logger=logger,
+                progress_bar=progress_bar,
+            )
+        training = TrainingFields.of(result, lr)
+        if result.status == "failed":
+            return failed_rows(cfg, described, training, result.reason), result.reason
+        rows = []
+        for task, fields in described:
+            columns = {**fields, **columns_of(_trained_fields(cfg, model)), **columns_of(training)}
+            columns["state_bytes"] = model.state_bytes(task.seq_len)
+            for split in ("select", "report"):
+                rows += graded(cfg, model, task, split, columns)
+        logger.summarize(_summary(rows))
+        failed = False
+        return rows, ""
+    finally:
+        logger.close(failed=failed)
 
 
 def _summary(rows: list[dict[str, Any]]) -> dict[str, float]:
@@ -254,54 +236,11 @@ def _trained_fields(cfg: RunConfig, model: LanguageModel) -> ModelFields:
     )
 
 
-def _failed_rows(
-    cfg: RunConfig, described: _Described, training: TrainingFields, reason: str
-) -> list[dict[str, Any]]:
-    """One row per evaluated cell without a number, so that the failure is counted, not dropped."""
-    model = ModelFields(
-        kind=kind_of(cfg),
-        model=cfg.model.label,
-        mixer=getattr(getattr(cfg.model, "mixer", None), "label", ""),
-        init=getattr(cfg.model, "init", ""),
-        d_model=getattr(cfg.model, "d_model", None),
-        n_layers=getattr(cfg.model, "n_layers", None),
-    )
-    columns = {**_columns(model), **_columns(training), "split": "report", "metric": "accuracy"}
-    return [{**fields, **columns, "fail_reason": reason} for _, fields in described]
-
-
-def _graded(
-    cfg: RunConfig, model: Any, task: Task, split: str, columns: dict[str, Any]
-) -> list[dict[str, Any]]:
-    n_rows = cfg.trainer.n_report_rows if split == "report" else cfg.trainer.n_select_rows
-    vocabulary = task.public_layout().vocabulary
-    tallies = evaluate(model, _pieces(task, split, n_rows, cfg), vocabulary, cfg.device)
-    return [{**columns, **row} for row in tally_fields(tallies.rows(), split)]
-
-
-def _pieces(task: Task, split: str, n_rows: int, cfg: RunConfig) -> Iterator[Batch]:
-    step = cfg.trainer.eval_batch_rows
-    for start in range(0, n_rows, step):
-        yield task.rows(split, task.data_seed, start, min(start + step, n_rows))
-
-
-def _select(cfg: RunConfig) -> Callable[[Any], float]:
-    """Accuracy on the select split, averaged over the evaluated tasks; rows are made once."""
-    n_rows = cfg.trainer.n_select_rows
-    kept = [list(_pieces(task, "select", n_rows, cfg)) for task in cfg.evaluated_tasks()]
-
-    def score(model: Predictor) -> float:
-        return sum(accuracy(model, batches, cfg.device) for batches in kept) / len(kept)
-
-    return score
-
-
 def _train_batches(cfg: RunConfig, stack: ExitStack) -> Callable[[int], Batch]:
     """Rows of each training step; their block streams are closed with ``stack``."""
 
     def stream(task: Task) -> Callable[[int], Batch]:
-        rows = partial(task.rows, "train", cfg.seed)
-        blocks = BlockStream(rows, cfg.trainer.batch_size)
+        blocks = task.stream(cfg.seed, cfg.trainer.batch_size)
         stack.callback(blocks.close)
         return blocks.batch
 
@@ -310,7 +249,3 @@ def _train_batches(cfg: RunConfig, stack: ExitStack) -> Callable[[int], Batch]:
     parts = list(cfg.mixture.values())
     mixture = Mixture([part.weight for part in parts], cfg.seed, cfg.trainer.max_steps)
     return mixed_batches([stream(part.task) for part in parts], mixture)
-
-
-def _columns(fields: ModelFields | TrainingFields) -> dict[str, Any]:
-    return {name: getattr(fields, name) for name in fields.__slots__}

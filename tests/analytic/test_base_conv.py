@@ -84,6 +84,16 @@ def test_positions_only_select_outputs() -> None:
     assert got == [asked.get(i, 1) for i in everywhere]
 
 
+def test_a_key_being_written_asks_nothing() -> None:
+    # Lag 2 is selected, and position 2 holds the key that stands 2 before it.
+    assert answers([10, 20, 10, 21, 10, 0], [2, 4], 2) == [1, 21]
+
+
+def test_an_earlier_question_is_no_write() -> None:
+    # Lags 4 and 8 are selected; 4 before position 8 the same key was asked, not written.
+    assert answers([10, 20, 0, 0, 10, 0, 0, 0, 10, 0], [4, 8], 2) == [20, 20]
+
+
 def test_logits_are_one_at_the_prediction() -> None:
     task = TASKS["official"]
     batch = task.rows("report", 0, 0, 20)

@@ -139,8 +139,10 @@ def test_one_seed_is_printed_with_its_interval_within_the_seed():
 
 def test_row_errors_are_not_divided_by_the_number_of_seeds():
     """All seeds are scored on the same rows: three agreeing seeds know no more about rows."""
-    one = summarise(frame(both_splits(0.9))).iloc[0]
-    three = summarise(frame(*(both_splits(0.9, seed=s) for s in range(3)))).iloc[0]
+    rows = {"se": 0.02}  # well above that of independent queries
+    one = summarise(frame(both_splits(0.9, **rows))).iloc[0]
+    three = summarise(frame(*(both_splits(0.9, seed=s, **rows) for s in range(3)))).iloc[0]
+    assert one.high - one.low == pytest.approx(2 * 1.96 * 0.02, rel=0.02)
     assert three.interval == "rows"
     assert (three.low, three.high) == pytest.approx((one.low, one.high))
 
@@ -148,7 +150,7 @@ def test_row_errors_are_not_divided_by_the_number_of_seeds():
 def test_floors_join_the_best_baseline_of_the_same_cell():
     cell = {"seq_len": 64, "n_kv_pairs": 4, "n_queries": 4}
     other = {"seq_len": 128, "n_kv_pairs": 4, "n_queries": 4}
-    rows = frame(both_splits(0.28, **cell), baselines(**cell), both_splits(0.9, **other))
+    rows = frame(both_splits(0.29, **cell), baselines(**cell), both_splits(0.9, **other))
     lines = summarise(rows)
     lines = lines[lines.kind == "trained"].set_index("seq_len")
     assert lines.best_baseline_model[64] == "best_slot"

@@ -67,7 +67,7 @@ GOOD = csv_bytes(frame(both_splits(0.5), row(seed=1)))
         pytest.param(b"\x80\x81", ": not a CSV file", id="binary"),
         pytest.param(GOOD[:-1], ":4: the last line is cut short", id="torn at the end"),
         pytest.param(GOOD[:-40], r":4: \d+ cells, the header has", id="torn within a line"),
-        pytest.param(GOOD + b'"x', ":5: ", id="open quote"),
+        pytest.param(GOOD + b'"x', ":5: unexpected end of data", id="open quote"),
         pytest.param(spoiled("n", ""), ":3: n= must not be empty", id="empty count"),
         pytest.param(spoiled("n", "nan"), ":3: n=nan must be an integer", id="nan count"),
         pytest.param(spoiled("hits", "nan"), ":3: hits= must not be empty", id="nan hits"),
@@ -101,6 +101,23 @@ def test_atomic_write_replaces_whole_files_and_respects_the_umask(tmp_path):
     mask = os.umask(0)
     os.umask(mask)
     assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~mask
+
+
+def test_the_name_changes_only_after_the_bytes_are_on_disk(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    atomic_write(path, b"old", tmp_path)
+    synced = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+
+    def killed(source, target):
+        assert synced
+        assert source.read_bytes() == b"new"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        atomic_write(path, b"new", tmp_path)
+    assert path.read_bytes() == b"old"
 
 
 def test_an_unwritable_folder_is_one_line_that_names_it(tmp_path):

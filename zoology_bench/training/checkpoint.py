@@ -15,6 +15,10 @@ FORMAT_VERSION = 1
 _MISSING = "<unset>"
 
 
+class ForeignCheckpoint(ValueError):
+    """The file where this run keeps its checkpoint is none of this run's."""
+
+
 @dataclass(frozen=True, slots=True)
 class CheckpointStore:
     """The checkpoint of one run.
@@ -45,7 +49,7 @@ class CheckpointStore:
         """The stored state, or None where there is no checkpoint.
 
         Raises:
-            ValueError: the file is no checkpoint of this format, or one of another config.
+            ForeignCheckpoint: no checkpoint of this format, or one of another config.
         """
         if not self.path.exists():
             return None
@@ -54,12 +58,12 @@ class CheckpointStore:
         except (OSError, MemoryError):
             raise
         except Exception as error:  # a damaged or foreign pickle can raise anything
-            raise ValueError(f"{self.path} is not a readable checkpoint") from error
+            raise ForeignCheckpoint(f"{self.path} is not a readable checkpoint") from error
         if not isinstance(payload, dict) or payload.get("format") != FORMAT_VERSION:
-            raise ValueError(f"{self.path} is not a checkpoint of format {FORMAT_VERSION}")
+            raise ForeignCheckpoint(f"{self.path} is not a checkpoint of format {FORMAT_VERSION}")
         difference = _first_differences(payload["config"], flatten(self.config))
         if difference:
-            raise ValueError(f"{self.path} is a checkpoint of another config: {difference}")
+            raise ForeignCheckpoint(f"{self.path} is a checkpoint of another config: {difference}")
         return payload["state"]
 
     def remove(self) -> None:

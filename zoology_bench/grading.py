@@ -1,0 +1,97 @@
+"""Grading: a model's answers on the rows of every evaluated task, as result rows.
+
+Trained, analytic and baseline models are asked the same rows in the same pieces.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from zoology_bench.baselines import build_baselines
+from zoology_bench.config import RunConfig
+from zoology_bench.data.batch import Batch
+from zoology_bench.result_rows import ModelFields, TrainingFields, kind_of, tally_fields
+from zoology_bench.tasks.base import Task
+from zoology_bench.training.evaluate import Predictor, accuracy, evaluate
+from zoology_bench.training.metrics import Tallies
+
+Described = list[tuple[Task, dict[str, Any]]]
+"""Every evaluated task with its own columns (``result_rows.task_fields``)."""
+
+
+def grade_baselines(cfg: RunConfig, described: Described) -> list[dict[str, Any]]:
+    """Rows of every baseline, scored by its chance of being right."""
+    rows = []
+    for task, fields in described:
+        for name, baseline in build_baselines(task).items():
+            tallies = Tallies(task.public_layout().vocabulary)
+            for batch in _pieces(task, "report", cfg.trainer.n_report_rows, cfg):
+                tallies.add_hit_probability(batch, baseline.hit_probability(batch))
+            columns = {**fields, **columns_of(ModelFields(kind="baseline", model=name))}
+            rows += [{**columns, **row} for row in tally_fields(tallies.rows(), "report")]
+    return rows
+
+
+def grade_analytic(cfg: RunConfig, described: Described) -> list[dict[str, Any]]:
+    """Rows of the analytic model, bound to each task's public layout."""
+    rows = []
+    for task, fields in described:
+        model = cfg.model.build(task.public_layout())
+        count = model.n_params()
+        columns = ModelFields(
+            kind="untrained",
+            model=cfg.model.label,
+            causal=model.causal,
+            n_params_total=count.total,
+            n_params_non_embedding=count.non_embedding,
+            n_params_mixer=count.mixer,
+        )
+        rows += graded(cfg, model, task, "report", {**fields, **columns_of(columns)})
+    return rows
+
+
+def failed_rows(
+    cfg: RunConfig, described: Described, training: TrainingFields, reason: str
+) -> list[dict[str, Any]]:
+    """One row per evaluated cell without a number, so that the failure is counted, not dropped."""
+    model = ModelFields(
+        kind=kind_of(cfg),
+        model=cfg.model.label,
+        mixer=getattr(getattr(cfg.model, "mixer", None), "label", ""),
+        init=getattr(cfg.model, "init", ""),
+        d_model=getattr(cfg.model, "d_model", None),
+        n_layers=getattr(cfg.model, "n_layers", None),
+    )
+    columns = {**columns_of(model), **columns_of(training), "split": "report", "metric": "accuracy"}
+    return [{**fields, **columns, "fail_reason": reason} for _, fields in described]
+
+
+def graded(
+    cfg: RunConfig, model: Predictor, task: Task, split: str, columns: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Rows of one model on one split of one task; ``columns`` are equal in all of them."""
+    n_rows = cfg.trainer.n_report_rows if split == "report" else cfg.trainer.n_select_rows
+    vocabulary = task.public_layout().vocabulary
+    tallies = evaluate(model, _pieces(task, split, n_rows, cfg), vocabulary, cfg.device)
+    return [{**columns, **row} for row in tally_fields(tallies.rows(), split)]
+
+
+def select_score(cfg: RunConfig) -> Callable[[Any], float]:
+    """Accuracy on the select split, averaged over the evaluated tasks; rows are made once."""
+    n_rows = cfg.trainer.n_select_rows
+    kept = [list(_pieces(task, "select", n_rows, cfg)) for task in cfg.evaluated_tasks()]
+
+    def score(model: Predictor) -> float:
+        return sum(accuracy(model, batches, cfg.device) for batches in kept) / len(kept)
+
+    return score
+
+
+def _pieces(task: Task, split: str, n_rows: int, cfg: RunConfig) -> Iterator[Batch]:
+    step = cfg.trainer.eval_batch_rows
+    for start in range(0, n_rows, step):
+        yield task.rows(split, task.data_seed, start, min(start + step, n_rows))
+
+
+def columns_of(fields: ModelFields | TrainingFields) -> dict[str, Any]:
+    """The fields as result-row columns."""
+    return {name: getattr(fields, name) for name in fields.__slots__}
