@@ -150,7 +150,7 @@ def share_of_data(
     """Share of a training loop's wall time spent in ``BlockStream.batch``, its start included."""
     waited = 0.0
     begun = time.perf_counter()
-    with BlockStream(lambda a, b: task.rows("train", 0, a, b), cell.batch_size) as stream:
+    with BlockStream(task.row_maker("train", 0), cell.batch_size) as stream:
         for i in range(n_steps):
             start = time.perf_counter()
             batch = stream.batch(i)
