@@ -86,6 +86,7 @@ def test_row_order_does_not_depend_on_arrival_and_is_numeric_in_slices():
 
     built = frame(sliced("16-22"), sliced("4-5"), both_splits(0.5, seed=1), both_splits(0.5), row())
     built = built.drop_duplicates(list(KEY))
+    built["timestamp"] = [f"2026-01-0{1 + i}" for i in range(len(built))]
     ordered = sort_rows(built)
     shuffled = sort_rows(built.sample(frac=1, random_state=0))
     pd.testing.assert_frame_equal(ordered, shuffled)
