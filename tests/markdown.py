@@ -1,8 +1,14 @@
-"""Runnable blocks of a Markdown page: what a reader would paste, and what it should print."""
+"""Runnable blocks of a Markdown page: what a reader would paste, and what it should print.
+
+``python -m tests.markdown docs/tasks.md`` runs a page and rewrites the outputs it shows.
+"""
 
 import contextlib
 import io
+import os
 import re
+import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,3 +50,26 @@ def run(block: Block, path: Path, namespace: dict[str, object]) -> str:
     with contextlib.redirect_stdout(printed):
         exec(code, namespace)
     return printed.getvalue()
+
+
+def refreshed(path: Path) -> str:
+    """The page with every shown output replaced by what its block prints now, slow ones too."""
+    page = path.read_text()
+    namespace: dict[str, object] = {"__name__": "page"}
+    for block in python_blocks(page):
+        printed = run(block, path, namespace)
+        if block.output is not None:
+            shown = f"{block.code}```\n\n```text output\n"
+            assert page.count(shown + block.output) == 1, f"{path}:{block.line}"
+            page = page.replace(shown + block.output, shown + printed)
+    return page
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        target = Path(name).resolve()
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            text = refreshed(target)
+        temporary = target.with_suffix(".tmp")
+        temporary.write_text(text)
+        os.replace(temporary, target)

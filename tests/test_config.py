@@ -31,13 +31,6 @@ def test_every_registered_component_has_a_preset_of_its_name(group, registry):
     assert set(registry) <= set(preset_names(group))
 
 
-@pytest.mark.parametrize("experiment", preset_names("experiment"))
-def test_every_experiment_grid_is_valid(experiment):
-    cells = plan([f"experiment={experiment}"])
-    assert cells
-    assert {cell.experiment for cell in cells} == {experiment}
-
-
 def test_plain_config_is_json_and_names_every_component():
     plain = to_plain(compose(["task=mqar_stream_log", "model=base_conv"]))
     assert json.loads(json.dumps(plain)) == plain

@@ -56,12 +56,12 @@ def test_a_full_installation_into_a_clean_environment_works(wheel, tmp_path):
 
 
 def _environment(folder: Path) -> Path:
-    venv.create(folder, with_pip=True)
+    venv.create(folder, with_pip=False)
     return folder / "bin" / "python"
 
 
 def _pip(python: Path, *words: str) -> None:
-    command = [str(python), "-m", "pip", *words]
+    command = [sys.executable, "-m", "pip", "--python", str(python), *words]
     subprocess.run(command, check=True, capture_output=True, text=True)
 
 

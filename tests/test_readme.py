@@ -49,9 +49,8 @@ def test_every_command_of_the_readme_works_in_order(user_folder):
     words = [shlex.split(command) for command in COMMANDS if command.startswith("zoology-bench")]
     assert len(words) >= 8
     for command in words:
-        short = (
-            ["trainer.max_steps=3", "trainer.n_report_rows=8"] if "target" in str(command) else []
-        )
+        # Trainings are cut short: what a command starts is tested here, not what it learns.
+        short = ["trainer.max_steps=3", "trainer.n_report_rows=8"] if command[1] == "run" else []
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = main([*command[1:], *short])

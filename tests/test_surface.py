@@ -43,9 +43,13 @@ def test_every_model_preset_runs(model, tmp_path):
 
 
 @pytest.mark.parametrize("experiment", presets("experiment"))
-def test_every_experiment_runs_two_steps_of_each_task_and_model(experiment, tmp_path):
+def test_every_experiment_grid_is_valid_and_each_task_and_model_runs_two_steps(
+    experiment, tmp_path
+):
+    cells = plan([f"experiment={experiment}"])
+    assert {cell.experiment for cell in cells} == {experiment}
     chosen = {}
-    for cell in plan([f"experiment={experiment}"]):
+    for cell in cells:
         chosen.setdefault((cell.model.label, str(cell.task)), cell)
     for cell in chosen.values():
         result = run(shortened(cell), tmp_path)

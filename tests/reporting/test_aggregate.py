@@ -223,3 +223,10 @@ def test_aggregation_does_not_depend_on_row_order_and_leaves_its_input_alone():
 def test_choose_keeps_only_rows_of_the_chosen_runs():
     rows = frame(both_splits(0.9, lr=1e-3), both_splits(0.1, lr=1e-2))
     assert set(choose(rows).lr) == {1e-3}
+
+
+def test_a_baseline_with_an_exact_expectation_has_no_sampling_error():
+    """1/P of the queries of every row is a number, not a sample: rows carry no doubt about it."""
+    rows = frame(row(kind="baseline", model="in_context", lr=None, hits=1000.0, se=0.0))
+    line = summarise(rows).iloc[0]
+    assert (line.low, line.accuracy, line.high) == (0.25, 0.25, 0.25)

@@ -3,14 +3,14 @@ from zoology_bench.reporting.aggregate import summarise
 from zoology_bench.reporting.labels import arm_names, cell_names
 
 
-def test_an_arm_always_says_its_initialisation_and_whether_it_sees_the_whole_row():
+def test_an_arm_always_says_its_initialisation_and_whether_it_is_causal():
     lines = summarise(
         frame(
             both_splits(0.9),
             row(kind="untrained", model="analytic", init="", causal=False, d_model=None, lr=None),
         )
     )
-    assert set(arm_names(lines)) == {"attention (recipe)", "analytic [sees the whole row]"}
+    assert set(arm_names(lines)) == {"attention (recipe)", "analytic [not causal]"}
 
 
 def test_an_arm_says_more_only_where_two_would_share_a_name():

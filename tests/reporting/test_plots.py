@@ -118,6 +118,16 @@ def test_failures_and_short_budgets_are_in_the_caption():
     assert "1 of 2 runs still rose when the budget ended" in caption
 
 
+def test_the_caption_counts_runs_once_however_many_distances_they_have():
+    def sliced(value):
+        return row(slice_key="distance", slice_value=value, hits=9.0, n=10, budget_limited=True)
+
+    rows = frame(both_splits(0.9, budget_limited=True), sliced("4-5"), sliced("6-7"))
+    figure = accuracy_by_distance(summarise(rows, "distance"))["accuracy_distance"]
+    caption = " ".join(" ".join(text.get_text().split()) for text in figure.texts)
+    assert "1 of 1 runs still rose" in caption
+
+
 def test_widths_share_a_panel_until_it_is_full_then_get_their_own():
     few = sweep([("attention", "recipe"), ("base_conv", "recipe")], [(32, 4), (64, 4)], [32, 64], 2)
     figure = accuracy_by_seq_len(summarise(few))["accuracy_seq_len"]
