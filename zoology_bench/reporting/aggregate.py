@@ -192,7 +192,7 @@ def _score(numbers: pd.DataFrame, blind: pd.DataFrame) -> pd.DataFrame:
     """
     slices = numbers[["group", "slice_value"]].drop_duplicates()
     zeros = blind[["group"]].merge(slices, on="group").assign(value=0.0)
-    scored = numbers.assign(counted=numbers.hits % 1 == 0)
+    scored = numbers.assign(counted=numbers.kind != "baseline")  # they store expected hits
     columns = ["group", "slice_value", "value", "n", "n_rows", "se", "counted"]
     seeds = pd.concat([scored[columns], zeros]).groupby(["group", "slice_value"], as_index=False)
     lines = seeds.agg(

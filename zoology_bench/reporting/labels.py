@@ -11,11 +11,11 @@ from zoology_bench.reporting.columns import CELL
 def arm_names(summary: pd.DataFrame) -> pd.Series:
     """Name each line's model without its width: ``attention (recipe)``.
 
-    Always says the initialisation and whether the model sees the whole row; says the mixer, depth,
-    experiment, training data or model hash only where two arms would share a name.
+    Always says the initialisation and whether an output may see later tokens. Says the mixer,
+    depth, experiment, training data or model hash only where two arms would share a name.
     """
     init = [f" ({name})" if name else "" for name in summary.init]
-    whole = ["" if causal else " [sees the whole row]" for causal in summary.causal]
+    whole = ["" if causal else " [not causal]" for causal in summary.causal]
     names = [a + b + c for a, b, c in zip(summary.model, init, whole, strict=True)]
     parts = [
         [f" {name}" for name in summary.mixer],

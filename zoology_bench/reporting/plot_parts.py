@@ -39,7 +39,7 @@ PANEL = (2.1, 1.65)
 """Inches of the axes of a panel in a grid."""
 ALONE = (4.7, 2.7)
 """Inches of the axes of a panel that stands alone."""
-_GAP = (0.22, 0.74)
+_GAP = (0.22, 0.78)
 """Inches between panels: columns; rows, with tick labels, axis label and the next title."""
 _PANEL_TITLE = 0.22
 _LEFT, _RIGHT, _TOP, _MIN_WIDTH = 0.58, 0.12, 0.28, 5.4
@@ -193,11 +193,10 @@ def finish(figure: Figure, title: str, legend: Sequence[Line2D], caption: str) -
     Margins are set in inches: a layout engine would draw everything twice more to find the same.
     """
     width, height = figure.get_size_inches()
-    longest = max(len(str(sample.get_label())) for sample in legend)
-    n_columns = max(1, min(len(legend), int(width / (0.6 + 0.062 * longest))))
+    n_columns = _legend_columns([str(sample.get_label()) for sample in legend], width)
     text = textwrap.fill(caption, width=int(width * 17))
     text_height = 0.08 + 0.115 * (1 + text.count("\n"))
-    strip = text_height + 0.12 + 0.17 * math.ceil(len(legend) / n_columns)
+    strip = text_height + 0.14 + 0.17 * math.ceil(len(legend) / n_columns)
     total = _TOP + height + strip
     figure.set_size_inches(width, total)
     grid = figure.axes[0].get_gridspec()
@@ -228,9 +227,20 @@ def finish(figure: Figure, title: str, legend: Sequence[Line2D], caption: str) -
     return figure
 
 
+def _legend_columns(labels: Sequence[str], width: float) -> int:
+    """The most columns whose labels fit into ``width`` inches (legends fill column by column)."""
+    for n_columns in range(len(labels), 1, -1):
+        n_rows = math.ceil(len(labels) / n_columns)
+        columns = [labels[i : i + n_rows] for i in range(0, len(labels), n_rows)]
+        if sum(0.62 + 0.058 * max(map(len, column)) for column in columns) <= width:
+            return len(columns)
+    return 1
+
+
 def caption(lines: pd.DataFrame) -> str:
     """Initialisations, seeds, width, what the bars are, and what went wrong."""
     trained = lines.loc[lines.kind == "trained"]
+    trained = trained.drop_duplicates(["arm", "d_model", "cell"])  # the slices of a run are one run
     parts = []
     if len(trained):
         inits = ", ".join(sorted({init for init in trained.init if init})) or "unnamed"

@@ -202,13 +202,23 @@ def _arm_line(row: Row) -> list[str]:
     ]
 
 
+_ERRORS = ("error_misbinding", "error_stale_value", "error_out_of_row_value", "error_key_token")
+
+
 def _error_section(named: pd.DataFrame) -> list[str]:
     """Heading, sentence and table of the error kinds; nothing where they were not counted."""
     columns = [str(name) for name in named.columns if str(name).startswith("error_")]
+    columns.sort(key=lambda name: _ERRORS.index(name) if name in _ERRORS else len(_ERRORS))
     counted = named.loc[named[columns].notna().any(axis=1)] if columns else named.iloc[:0]
     if counted.empty:
         return []
-    header = ["model", "D", "cell", "accuracy", *(name.removeprefix("error_") for name in columns)]
+    header = [
+        "model",
+        "D",
+        "cell",
+        "accuracy",
+        *(name.removeprefix("error_").replace("_", " ") for name in columns),
+    ]
     lines = [
         [row["arm"], _count(row["d_model"]), row["cell"], _accuracy_text(row)]
         + [format_share(row[name], row["n"]) for name in columns]
