@@ -62,6 +62,13 @@ def test_a_sweep_writes_rows_table_and_figures(tmp_path):
     assert before == {p: p.stat().st_mtime_ns for p in out.glob("runs/*/result.json")}
 
 
+def test_joblib_workers_run_a_sweep_and_the_seeds_share_an_untrained_run(tmp_path):
+    words = ["task=mqar_small_32_4", "trainer.n_report_rows=16", "launcher=joblib", "seed=0,1"]
+    done = zoology("run", *words, "model=analytic_base_conv,baselines", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(list(tmp_path.glob("outputs/default/runs/*/result.*"))) == 2
+
+
 WRONG = {
     "unknown key": ["run", "task.seqlen=3"],
     "unknown choice": ["run", "model=atention"],

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -84,8 +85,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         check_int("seed", self.seed, 0)
         check_int("threads", self.threads, 1)
-        kind = str(self.device).partition(":")[0]
-        if kind not in ("cpu", "cuda"):
+        if not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
             raise ValueError(f"device={self.device!r} is unknown; known: cpu, cuda, cuda:N")
         for name, component in self.mixture.items():
             if not component.weight > 0:

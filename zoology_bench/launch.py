@@ -14,6 +14,8 @@ import pandas as pd
 import torch
 import yaml
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig
 from tqdm import tqdm
 
@@ -108,7 +110,8 @@ def presets(config_dirs: Sequence[str]) -> str:
 
 @hydra.main(version_base="1.3", config_path=str(config_dir()), config_name="run")
 def _job(raw: DictConfig) -> float:
-    result = run(to_run_config(raw))
+    alone = HydraConfig.get().mode == RunMode.RUN
+    result = run(to_run_config(raw), progress_bar=alone and sys.stderr.isatty())
     if result.status == "failed":
         _log.error("run %s failed: %s", result.run_id, result.reason)
     return _select_accuracy(result)

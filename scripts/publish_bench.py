@@ -1,0 +1,67 @@
+"""Run the benches and keep what they print in results/bench, with hardware and commit.
+
+python scripts/publish_bench.py [data] [train] [start]
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from zoology_bench.provenance import provenance
+from zoology_bench.reporting.files import atomic_write
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+OUT = CHECKOUT / "results" / "bench"
+REPEATS = 5
+START_COMMANDS = {
+    "zoology-bench --help": ["-m", "zoology_bench", "--help"],
+    "compose a config and build a model": [
+        "-c",
+        "from zoology_bench.config import compose; from zoology_bench.training import seeding; "
+        "compose(['model=attention']).model.build(seeding.generator(0, 'init'))",
+    ],
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("which", nargs="*", default=["data", "train", "start"])
+    for name in parser.parse_args().which:
+        text = _start_table() if name == "start" else _printed([f"scripts/bench_{name}.py"])
+        atomic_write(OUT / f"{name}.md", f"{_header(name)}\n{text}".encode(), OUT)
+
+
+def _header(name: str) -> str:
+    here = provenance("cpu")
+    dirty = " (dirty)" if here["dirty"] else ""
+    return (
+        f"# bench {name}\n\n`python scripts/publish_bench.py {name}` on {here['hardware']}, "
+        f"commit {str(here['git_sha'])[:12]}{dirty}, {here['timestamp']}; {here['versions']}.\n"
+    )
+
+
+def _printed(words: list[str]) -> str:
+    done = subprocess.run(
+        [sys.executable, *words], cwd=CHECKOUT, capture_output=True, text=True, check=True
+    )
+    return done.stdout if "|---" in done.stdout else f"```\n{done.stdout}```\n"
+
+
+def _start_table() -> str:
+    """Median seconds from nothing to done, a fresh process each time."""
+    lines = ["| what | seconds |", "|---|---:|"]
+    for name, words in START_COMMANDS.items():
+        seconds = []
+        for _ in range(REPEATS):
+            begin = time.perf_counter()
+            _printed(words)
+            seconds.append(time.perf_counter() - begin)
+        lines.append(f"| {name} | {statistics.median(seconds):.2f} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
