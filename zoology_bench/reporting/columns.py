@@ -82,7 +82,14 @@ COLUMNS: tuple[Column, ...] = (
     Column("filler", "str", "what stands at all other positions", ""),
     Column("floor_vocab", "float", "1/V"),
     Column("floor_pairs", "float", "1/P"),
-    Column("floor_ceiling", "float?", "best score of a predictor blind to token identity", None),
+    Column(
+        "floor_ceiling",
+        "float?",
+        "score of the better of two guessers blind to token identity that judge one query at a "
+        "time, by its position and those of all pairs, or by its rank; weighing all query "
+        "positions at once can score a little more (docs/tasks.md prints how much)",
+        None,
+    ),
     Column("ceiling_se", "float?", "standard error of floor_ceiling; 0 where exact", None),
     Column("ceiling_method", "str", "exact or simulated", ""),
     Column("lr", "float?", "peak learning rate; empty where nothing is trained", None),
