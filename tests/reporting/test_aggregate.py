@@ -41,6 +41,31 @@ def test_a_failed_seed_counts_against_its_learning_rate():
     assert table.chosen.to_dict() == {1e-3: True, 1e-2: False}
 
 
+def test_a_choice_with_fewer_seeds_is_not_chosen_whatever_its_mean():
+    """An interrupted sweep: one lucky seed must not beat a mean over all of them."""
+    rows = frame(
+        both_splits(0.99, lr=1e-2, seed=0),
+        *(both_splits(0.98, lr=1e-3, seed=seed) for seed in range(3)),
+        *(both_splits(0.97, lr=1e-4, seed=seed) for seed in range(3)),
+    )
+    table = candidates(rows).set_index("lr")
+    assert table.chosen.to_dict() == {1e-3: True, 1e-4: False, 1e-2: False}
+    assert set(table.n_choices) == {3}
+    assert set(table.n_eligible) == {2}
+    assert summarise(rows)[["lr", "n_seeds", "n_eligible"]].to_numpy().tolist() == [[1e-3, 3, 2]]
+
+
+def test_a_failed_seed_is_a_seed_that_its_choice_has():
+    rows = frame(
+        both_splits(0.9, lr=1e-2, seed=0),
+        failed(lr=1e-2, seed=1),
+        both_splits(0.3, lr=1e-3, seed=0),
+        both_splits(0.3, lr=1e-3, seed=1),
+    )
+    line = summarise(rows).iloc[0]
+    assert (line.lr, line.n_choices, line.n_eligible) == (1e-2, 2, 2)
+
+
 def test_other_trainer_choices_are_chosen_too():
     rows = frame(
         both_splits(0.5, trainer_id="short", run_id="a"),
@@ -108,6 +133,20 @@ def test_failed_seeds_count_in_slices_as_well():
     rows = frame(both_splits(1.0, seed=0), row(seed=0, **sliced), failed(seed=1))
     line = summarise(rows, "distance").iloc[0]
     assert (line.accuracy, line.n_seeds, line.n_failed) == (0.5, 2, 1)
+
+
+def test_an_arm_of_which_every_seed_failed_keeps_a_line_among_the_slices():
+    sliced = {"slice_key": "distance", "slice_value": "4-5", "hits": 10.0, "n": 10}
+    rows = frame(
+        *(both_splits(1.0, model="base_conv"), row(model="base_conv", **sliced)),
+        *(failed(seed=0), failed(seed=1)),
+        both_splits(0.5, model="without slices"),
+    )
+    lines = summarise(rows, "distance").set_index("model")
+    assert sorted(lines.index) == ["attention", "base_conv"]
+    lost = lines.loc["attention"]
+    assert (lost.slice_value, lost.n_seeds, lost.n_failed) == ("", 2, 2)
+    assert math.isnan(lost.accuracy)
 
 
 @pytest.mark.parametrize("split", ["select", "report"])

@@ -1,6 +1,6 @@
-from tests.reporting.frames import both_splits, frame, row
+from tests.reporting.frames import both_splits, failed, frame, row
 from zoology_bench.reporting.aggregate import summarise
-from zoology_bench.reporting.labels import arm_names, cell_names
+from zoology_bench.reporting.labels import arm_names, cell_names, named
 
 
 def test_an_arm_always_says_its_initialisation_and_whether_it_is_causal():
@@ -62,3 +62,24 @@ def test_cells_that_differ_in_their_rows_only_show_the_data_hash():
         )
     )
     assert sorted(cell_names(lines)) == ["T=64 P=4 aaaaaaaa", "T=64 P=4 bbbbbbbb"]
+
+
+def test_a_line_is_named_by_arm_width_and_cell():
+    bare = {"kind": "untrained", "model": "analytic", "init": "", "d_model": None, "lr": None}
+    lines = named(summarise(frame(both_splits(0.9), row(**bare)))).set_index("arm")
+    assert lines["width"].to_dict() == {"attention (recipe)": " D=64", "analytic": ""}
+    assert lines["where"].to_dict() == {
+        "attention (recipe)": "attention (recipe) D=64 at T=64 P=4",
+        "analytic": "analytic at T=64 P=4",
+    }
+
+
+def test_arms_without_a_slice_in_common_are_told_apart():
+    sliced = {"slice_key": "distance", "slice_value": "4-5", "hits": 9.0, "n": 10}
+    rows = frame(
+        failed(mixer="heads=1", run_id="a"),
+        both_splits(0.9, mixer="heads=2", run_id="b"),
+        row(mixer="heads=2", run_id="b", **sliced),
+    )
+    names = arm_names(summarise(rows, "distance"))
+    assert sorted(names) == ["attention (recipe) heads=1", "attention (recipe) heads=2"]

@@ -1,7 +1,7 @@
 import pytest
 
 from tests.reporting.frames import both_splits, failed, frame, row, sweep
-from zoology_bench.reporting import OutputError, RunStore, load_results, report
+from zoology_bench.reporting import OutputError, RunStore, load_results, plot_parts, report
 from zoology_bench.reporting.files import csv_bytes
 from zoology_bench.reporting.report import write_report
 
@@ -88,6 +88,14 @@ def test_a_report_of_failures_only_has_a_table_and_no_figures(tmp_path):
     written = write_report(path, tmp_path / "out")
     assert {p.name for p in written} == {"table.md", "summary.csv", "results.csv"}
     assert "failed 1/1: loss is NaN at step 12" in written[0].read_text()
+
+
+def test_failures_without_distances_make_no_distance_figure(tmp_path, monkeypatch):
+    monkeypatch.setattr(plot_parts, "render", lambda figure, suffix: b"")
+    path = tmp_path / "in.csv"
+    path.write_bytes(csv_bytes(frame(failed(), both_splits(0.9, model="base_conv"))))
+    stems = {p.stem for p in write_report(path, tmp_path / "out") if p.suffix == ".png"}
+    assert stems == {"accuracy_seq_len", "accuracy_params"}
 
 
 def test_an_output_that_cannot_be_written_is_named(results, tmp_path, no_figures):

@@ -17,22 +17,29 @@ ARM = ("experiment", "kind", "model", "mixer", "init", "causal", "n_layers", "d_
 CHOICE = ("lr", "trainer_id")
 """Columns that a sweep may vary and of which one combination is reported."""
 
-_TRAINING = [*ARM, "train_id"]
-_CANDIDATE = [*_TRAINING, *CHOICE]
+TRAINING = (*ARM, "train_id")
+"""Columns that say what was trained on what: one run for each seed and choice."""
+
+_TRAINING = list(TRAINING)
+_CANDIDATE = [*TRAINING, *CHOICE]
 _GROUP = [*_CANDIDATE, *CELL]
+_CHOSEN = ("select_accuracy", "n_choices", "n_eligible")
 
 
 def candidates(frame: pd.DataFrame) -> pd.DataFrame:
     """Score every trainer choice of every arm by its accuracy on ``select``.
 
     The score is the mean over seeds of the mean over cells; a run that failed without a number
-    scores 0. Ties go to the choice that needed fewer steps, then to the smaller learning rate. An
-    arm trained on a mixture makes one choice for all its cells. Models that are not trained have
-    nothing to choose: the first of equal runs stands for all.
+    scores 0. Means over unequal seeds do not compare, as after an interrupted sweep: only choices
+    with the most seeds (failed ones included) can be chosen, and n_eligible says how many of the
+    arm's choices those are. Ties go to the choice that needed fewer steps, then to the smaller
+    learning rate. An arm trained on a mixture makes one choice for all its cells. Models that are
+    not trained have nothing to choose: the first of equal runs stands for all.
 
     Returns:
         One line per arm, training data and choice: select_accuracy (nan without select rows),
-        n_seeds, n_failed, n_choices (alternatives of the arm, itself included), chosen.
+        n_seeds, n_failed, n_choices (alternatives of the arm, itself included), n_eligible (those
+        with the most seeds), chosen.
 
     Raises:
         ValueError: several choices, and finished runs without select rows to choose by. Report rows
@@ -55,6 +62,10 @@ def candidates(frame: pd.DataFrame) -> pd.DataFrame:
     )
     sizes = table.groupby(_TRAINING, dropna=False).lr.transform("size")
     table["n_choices"] = sizes.astype("int64")
+    most = table.groupby(_TRAINING, dropna=False).n_seeds.transform("max")
+    table["_eligible"] = table.n_seeds == most
+    eligible = table.groupby(_TRAINING, dropna=False)._eligible.transform("sum")
+    table["n_eligible"] = eligible.astype("int64")
     undecided = (table.n_choices > 1) & (table.kind == "trained")
     blind = table.loc[undecided & table.select_accuracy.isna()]
     if len(blind):
@@ -63,17 +74,17 @@ def candidates(frame: pd.DataFrame) -> pd.DataFrame:
             f"model={one.model} d_model={one.d_model} was run with {one.n_choices} trainer choices "
             f"but lr={one.lr} has no select rows to choose by"
         )
-    table = table.assign(_rank=-table.select_accuracy.round(12)).sort_values(
-        [*_TRAINING, "_rank", "steps", *CHOICE], kind="stable"
-    )
+    order = [*_TRAINING, "_short", "_rank", "steps", *CHOICE]
+    rank = {"_short": ~table._eligible, "_rank": -table.select_accuracy.round(12)}
+    table = table.assign(**rank).sort_values(order, kind="stable")
     table["chosen"] = ~table.duplicated(_TRAINING)
-    return table.drop(columns=["_rank", "steps"]).reset_index(drop=True)
+    return table.drop(columns=["_eligible", "_short", "_rank", "steps"]).reset_index(drop=True)
 
 
 def choose(frame: pd.DataFrame) -> pd.DataFrame:
-    """Keep the rows of the chosen runs; adds select_accuracy and n_choices."""
+    """Keep the rows of the chosen runs; adds select_accuracy, n_choices and n_eligible."""
     table = candidates(frame)
-    kept = table.loc[table.chosen, [*_CANDIDATE, "select_accuracy", "n_choices"]]
+    kept = table.loc[table.chosen, [*_CANDIDATE, *_CHOSEN]]
     return _with_training(frame).merge(kept, on=_CANDIDATE, how="inner")
 
 
@@ -81,7 +92,8 @@ def summarise(frame: pd.DataFrame, slice_key: str = "") -> pd.DataFrame:
     """One line per arm, training data, cell and slice value, from the report rows of chosen runs.
 
     Accuracy is the mean over all seeds. A seed that failed without a number counts as 0: leaving it
-    out would flatter the model.
+    out would flatter the model. An arm of which every seed failed without a number keeps a line,
+    with accuracy nan and slice_value "".
 
     Args:
         frame: validated rows.
@@ -107,10 +119,9 @@ def summarise(frame: pd.DataFrame, slice_key: str = "") -> pd.DataFrame:
     report = accuracy.loc[(accuracy.split == "report") & (accuracy.slice_key == "")]
     runs = pd.concat([report, blind]).drop_duplicates(["group", "run_id"])
     blind = runs.loc[runs.value.isna()]
-    lines = _describe_runs(runs).merge(
-        _score(numbers, blind), on="group", how="left" if slice_key == "" else "inner"
-    )
-    return _finish(lines)
+    lines = _describe_runs(runs).merge(_score(numbers, blind), on="group", how="left")
+    # What has no slices of this key goes, but not an arm that failed: it would vanish unsaid.
+    return _finish(lines.loc[lines.slice_value.notna() | (lines.n_failed == lines.n_seeds)])
 
 
 def error_shares(frame: pd.DataFrame) -> pd.DataFrame:
@@ -145,7 +156,7 @@ def _with_training(frame: pd.DataFrame) -> pd.DataFrame:
 
 _SIZES = ("n_params_total", "n_params_non_embedding", "n_params_mixer", "state_bytes")
 _FLOORS = ("floor_vocab", "floor_pairs", "floor_ceiling", "ceiling_se", "ceiling_method")
-_CONSTANT = (*_GROUP, "select_accuracy", "n_choices", *_FLOORS)
+_CONSTANT = (*_GROUP, *_CHOSEN, *_FLOORS)
 
 
 def _describe_runs(runs: pd.DataFrame) -> pd.DataFrame:

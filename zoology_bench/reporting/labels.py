@@ -5,7 +5,21 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
+from zoology_bench.reporting.aggregate import TRAINING
 from zoology_bench.reporting.columns import CELL
+
+
+def named(summary: pd.DataFrame) -> pd.DataFrame:
+    """Add what tables, figures and notes call each line.
+
+    Returns:
+        The lines with arm, cell, width (`` D=64``, empty where the model has none) and where
+        (``attention (recipe) D=64 at T=64 P=4``).
+    """
+    lines = summary.assign(arm=arm_names(summary), cell=cell_names(summary))
+    widths = ["" if pd.isna(width) else f" D={width}" for width in lines.d_model.tolist()]
+    lines["width"] = pd.Series(widths, index=lines.index, dtype="str")
+    return lines.assign(where=lines.arm + lines.width + " at " + lines.cell)
 
 
 def arm_names(summary: pd.DataFrame) -> pd.Series:
@@ -14,18 +28,22 @@ def arm_names(summary: pd.DataFrame) -> pd.Series:
     Always says the initialisation and whether an output may see later tokens. Says the mixer,
     depth, experiment, training data or model hash only where two arms would share a name.
     """
-    init = [f" ({name})" if name else "" for name in summary.init]
-    whole = ["" if causal else " [not causal]" for causal in summary.causal]
-    names = [a + b + c for a, b, c in zip(summary.model, init, whole, strict=True)]
+    # Slices of one arm are one arm, and may differ from those of another that it must not hide.
+    arms = summary.loc[~summary.duplicated([*TRAINING, *CELL])]
+    init = [f" ({name})" if name else "" for name in arms.init]
+    whole = ["" if causal else " [not causal]" for causal in arms.causal]
+    names = [a + b + c for a, b, c in zip(arms.model, init, whole, strict=True)]
     parts = [
-        [f" {name}" for name in summary.mixer],
-        [f" L={depth}" for depth in summary.n_layers],
-        [f" in {name}" for name in summary.experiment],
-        [f" trained on {name[:8]}" for name in summary.train_id],
-        [f" {name[:8]}" for name in summary.model_id],
+        [f" {name}" for name in arms.mixer],
+        [f" L={depth}" for depth in arms.n_layers],
+        [f" in {name}" for name in arms.experiment],
+        [f" trained on {name[:8]}" for name in arms.train_id],
+        [f" {name[:8]}" for name in arms.model_id],
     ]
-    places = _tuples(summary, [*CELL, "slice_value", "d_model"])
-    return pd.Series(_refine(names, places, parts), index=summary.index, dtype="str")
+    names = _refine(names, _tuples(arms, [*CELL, "d_model"]), parts)
+    by_arm = dict(zip(_tuples(arms, [*TRAINING, *CELL]), names, strict=True))
+    keys = _tuples(summary, [*TRAINING, *CELL])
+    return pd.Series([by_arm[key] for key in keys], index=summary.index, dtype="str")
 
 
 def cell_names(summary: pd.DataFrame) -> pd.Series:

@@ -83,7 +83,7 @@ def _figures(frame: pd.DataFrame, summary: pd.DataFrame) -> dict[str, bytes]:
         return {}
     figures = plots.accuracy_by_seq_len(summary) | plots.accuracy_by_parameters(summary)
     slices = summarise(frame, "distance")
-    if len(slices.loc[slices.kind != "baseline"]):
+    if slices.loc[slices.kind != "baseline", "accuracy"].notna().to_numpy().any():
         figures |= plots.accuracy_by_distance(slices)
     return {
         f"{stem}.{suffix}": render(figure, suffix)
