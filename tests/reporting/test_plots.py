@@ -2,6 +2,7 @@ from functools import cache
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
@@ -47,6 +48,10 @@ def floor_values(ax, name):
 
 def legend_of(figure):
     return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def caption_of(figure):
+    return " ".join(" ".join(text.get_text().split()) for text in figure.texts)
 
 
 @pytest.mark.parametrize("sweep_name", SWEEPS)
@@ -104,7 +109,7 @@ def test_the_legend_names_arm_initialisation_and_the_caption_seeds_and_interval(
     assert {"attention (recipe)", "base_conv (recipe)", "analytic_base_conv"} <= set(
         legend_of(figure)
     )
-    caption = " ".join(" ".join(text.get_text().split()) for text in figure.texts)
+    caption = caption_of(figure)
     assert "Initialisation: recipe; 2 seeds. D = 64." in caption
     assert "The recipe's initial weights already hold the solution's structure." in caption
     assert "95 % interval across seeds (t), or within a seed (Wilson)" in caption
@@ -112,10 +117,53 @@ def test_the_legend_names_arm_initialisation_and_the_caption_seeds_and_interval(
 
 def test_failures_and_short_budgets_are_in_the_caption():
     rows = frame(both_splits(0.5, budget_limited=True), failed(seed=1))
-    figure = accuracy_by_seq_len(summarise(rows))["accuracy_seq_len"]
-    caption = " ".join(" ".join(text.get_text().split()) for text in figure.texts)
+    caption = caption_of(accuracy_by_seq_len(summarise(rows))["accuracy_seq_len"])
     assert "1 of 2 runs failed" in caption
     assert "1 of 2 runs still rose when the budget ended" in caption
+    assert "No number" not in caption
+
+
+@pytest.mark.parametrize("slice_key", ["", "distance"])
+def test_an_arm_without_any_number_is_named_in_the_caption(slice_key):
+    sliced = {"slice_key": "distance", "slice_value": "4-5", "hits": 9.0, "n": 10}
+    rows = frame(
+        *(both_splits(0.9, model="base_conv"), row(model="base_conv", **sliced)),
+        *(failed(seed=0), failed(seed=1)),
+    )
+    draw = accuracy_by_distance if slice_key else accuracy_by_seq_len
+    (figure,) = draw(summarise(rows, slice_key)).values()
+    assert "attention (recipe)" not in legend_of(figure)
+    caption = caption_of(figure)
+    assert "No number: attention (recipe) D=64 at T=64 P=4 (2/2 failed)." in caption
+    assert "2 of 3 runs failed" in caption
+
+
+def test_every_page_of_distances_names_what_has_no_page():
+    arms = [("attention", "recipe"), ("a", "recipe"), ("b", "recipe"), ("c", "recipe")]
+    good = sweep(arms, [(32, 4)], [32, 64, 128], 1)
+    summary = summarise(pd.concat([good, frame(failed(d_model=256, seq_len=32))]), "distance")
+    pages = accuracy_by_distance(summary)
+    assert len(pages) == 3
+    for figure in pages.values():
+        assert "No number: attention (recipe) D=256 at T=32 P=4 (1/1 failed)." in caption_of(figure)
+        assert "1 of 5 runs failed" in caption_of(figure)
+
+
+def test_the_caption_counts_a_run_once_however_many_cells_it_was_measured_on():
+    def run(seed):
+        whole = {"train_id": "mix", "run_id": f"mix-{seed}", "seed": seed, "budget_limited": True}
+        return [r for t in (32, 64, 128, 256) for r in both_splits(0.5, seq_len=t, **whole)]
+
+    figure = accuracy_by_seq_len(summarise(frame(run(0))))["accuracy_seq_len"]
+    assert "1 of 1 runs still rose" in caption_of(figure)
+    figure = accuracy_by_seq_len(summarise(frame(run(0), run(1))))["accuracy_seq_len"]
+    assert "2 of 2 runs still rose" in caption_of(figure)
+
+
+def test_the_caption_counts_runs_on_different_training_data_each():
+    rows = frame(both_splits(0.5, budget_limited=True), both_splits(0.5, seq_len=128))
+    figure = accuracy_by_seq_len(summarise(rows))["accuracy_seq_len"]
+    assert "1 of 2 runs still rose" in caption_of(figure)
 
 
 def test_the_caption_counts_runs_once_however_many_distances_they_have():
@@ -124,8 +172,7 @@ def test_the_caption_counts_runs_once_however_many_distances_they_have():
 
     rows = frame(both_splits(0.9, budget_limited=True), sliced("4-5"), sliced("6-7"))
     figure = accuracy_by_distance(summarise(rows, "distance"))["accuracy_distance"]
-    caption = " ".join(" ".join(text.get_text().split()) for text in figure.texts)
-    assert "1 of 1 runs still rose" in caption
+    assert "1 of 1 runs still rose" in caption_of(figure)
 
 
 def test_widths_share_a_panel_until_it_is_full_then_get_their_own():

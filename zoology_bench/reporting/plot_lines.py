@@ -6,20 +6,18 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from zoology_bench.reporting.labels import arm_names, cell_names
 from zoology_bench.reporting.plot_parts import Look
 
 MAX_LINES = 8
 """Lines that one panel can carry; beyond, each width gets its own panel or figure."""
 
 
-def drawable(summary: pd.DataFrame) -> pd.DataFrame:
-    """Lines with a number, named by arm and cell; baselines are left out, they appear as a floor.
+def drawable(named: pd.DataFrame) -> pd.DataFrame:
+    """Lines (of ``labels.named``) with a number, baselines aside: they appear as a floor.
 
     Raises:
         ValueError: nothing is left to draw.
     """
-    named = summary.assign(arm=arm_names(summary), cell=cell_names(summary))
     lines = named.loc[(named.kind != "baseline") & named.accuracy.notna()]
     if lines.empty:
         raise ValueError("no model has a number to draw")

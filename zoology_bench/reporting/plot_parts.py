@@ -17,6 +17,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from zoology_bench.reporting.aggregate import TRAINING
+
 # Okabe and Ito's palette, without its yellow (too pale in print); markers repeat the distinction.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -237,10 +239,15 @@ def _legend_columns(labels: Sequence[str], width: float) -> int:
     return 1
 
 
-def caption(lines: pd.DataFrame) -> str:
-    """Initialisations, seeds, width, what the bars are, and what went wrong."""
+def caption(named: pd.DataFrame) -> str:
+    """Initialisations, seeds, width, what the bars are, what went wrong and what is missing.
+
+    Args:
+        named: lines of ``labels.named``, also those without a number.
+    """
+    models = named.loc[named.kind != "baseline"]
+    lines = models.loc[models.accuracy.notna()]
     trained = lines.loc[lines.kind == "trained"]
-    trained = trained.drop_duplicates(["arm", "d_model", "cell"])  # the slices of a run are one run
     parts = []
     if len(trained):
         inits = ", ".join(sorted({init for init in trained.init if init})) or "unnamed"
@@ -257,12 +264,21 @@ def caption(lines: pd.DataFrame) -> str:
     else:
         bars = "across seeds (t)" if "seeds" in kinds else "within a seed (Wilson)"
     parts.append(f"Bars and bands: 95 % interval {bars}.")
+    # A run has a line for each cell and slice that it was measured on, and is one run.
+    runs = models.loc[models.kind == "trained"].groupby(list(TRAINING), dropna=False)
+    counts = runs[["n_seeds", "n_failed", "n_budget_limited"]].max().sum()
     for count, what in (
-        (trained.n_failed.sum(), "failed (counted as 0 where they left no number)"),
-        (trained.n_budget_limited.sum(), "still rose when the budget ended"),
+        (counts.n_failed, "failed (one without a number counts as 0 in its arm's mean)"),
+        (counts.n_budget_limited, "still rose when the budget ended"),
     ):
         if count:
-            parts.append(f"{count} of {trained.n_seeds.sum()} runs {what}.")
+            parts.append(f"{count} of {counts.n_seeds} runs {what}.")
+    missing = models.loc[models.accuracy.isna()].to_dict("records")
+    if missing:
+        shown = [
+            f"{line['where']} ({line['n_failed']}/{line['n_seeds']} failed)" for line in missing
+        ]
+        parts.append(f"No number: {'; '.join(shown)}.")
     return " ".join(parts)
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from zoology_bench.reporting import labels
 from zoology_bench.reporting.aggregate import slice_bounds
 from zoology_bench.reporting.plot_lines import (
     MAX_LINES,
@@ -78,7 +79,8 @@ def accuracy_by_seq_len(summary: pd.DataFrame) -> dict[str, Figure]:
     Returns:
         Figure by file stem (one).
     """
-    lines = drawable(summary)
+    named = labels.named(summary)
+    lines = drawable(named)
     columns = _facets(lines)
     split = n_lines(lines) > MAX_LINES and lines.d_model.nunique() > 1
     looks = Looks(lines, by_width=not split and lines.d_model.nunique() > 1)
@@ -92,7 +94,7 @@ def accuracy_by_seq_len(summary: pd.DataFrame) -> dict[str, Figure]:
             ax.set_title(_panel_title(columns, key, varying))
             _seq_len_panel(ax, panel, looks)
         legend = [*looks.legend(lines), *floor_legend(lines)]
-        finish(figure, "Accuracy against sequence length", legend, caption(lines))
+        finish(figure, "Accuracy against sequence length", legend, caption(named))
     return {"accuracy_seq_len": figure}
 
 
@@ -132,7 +134,8 @@ def accuracy_by_parameters(summary: pd.DataFrame) -> dict[str, Figure]:
     Returns:
         Figure by file stem (one).
     """
-    lines = drawable(summary)
+    named = labels.named(summary)
+    lines = drawable(named)
     looks = Looks(lines, by_width=False)
     cells = list(dict.fromkeys(lines.cell))
     per_row = columns_for(len(cells))
@@ -150,7 +153,7 @@ def accuracy_by_parameters(summary: pd.DataFrame) -> dict[str, Figure]:
         legend = [*looks.legend(lines, level=bare), *floor_legend(lines)]
         widths = [str(width) for width in sorted(lines.d_model.dropna().unique())]
         along = f" Points along a line: D = {', '.join(widths)}." if len(widths) > 1 else ""
-        finish(figure, "Accuracy against parameters", legend, caption(lines) + along)
+        finish(figure, "Accuracy against parameters", legend, caption(named) + along)
     return {"accuracy_params": figure}
 
 
@@ -203,18 +206,24 @@ def accuracy_by_distance(slices: pd.DataFrame) -> dict[str, Figure]:
     Returns:
         Figure by file stem: one, or one a width where a panel could not hold all of them.
     """
-    lines = drawable(slices)
+    named = labels.named(slices)
+    lines = drawable(named)
     several = lines.d_model.nunique() > 1
     if not several or n_lines(lines) <= MAX_LINES:
-        return {"accuracy_distance": _distance_figure(lines, Looks(lines, by_width=several))}
+        looks = Looks(lines, by_width=several)
+        return {"accuracy_distance": _distance_figure(lines, looks, caption(named))}
     looks = Looks(lines, by_width=False)
+    # A width of which nothing has a number has no page: every page names what is missing.
+    missing = named.accuracy.isna()
     return {
-        f"accuracy_distance_d{key[0]}": _distance_figure(page, looks)
+        f"accuracy_distance_d{key[0]}": _distance_figure(
+            page, looks, caption(named.loc[missing | named.index.isin(page.index)])
+        )
         for key, page in group_lines(lines, ["d_model"])
     }
 
 
-def _distance_figure(lines: pd.DataFrame, looks: Looks) -> Figure:
+def _distance_figure(lines: pd.DataFrame, looks: Looks, said: str) -> Figure:
     cells = list(dict.fromkeys(lines.cell))
     widths = lines.d_model.dropna().unique()
     which = f", D = {widths[0]}" if len(widths) == 1 else ""
@@ -224,7 +233,7 @@ def _distance_figure(lines: pd.DataFrame, looks: Looks) -> Figure:
             _distance_panel(ax, lines.loc[lines.cell == cell], looks)
             ax.set_title(cell)
         legend = [*looks.legend(lines), *floor_legend(lines)]
-        text = caption(lines) + " 1/V, 1/P and the ceiling are those of all distances together."
+        text = said + " 1/V, 1/P and the ceiling are those of all distances together."
         finish(figure, f"Accuracy against interaction distance{which}", legend, text)
     return figure
 
