@@ -63,6 +63,16 @@ def test_failures_and_budgets_are_noted_with_their_place():
     assert any("`recipe` initialisation already holds" in note for note in notes)
 
 
+def test_an_incomplete_grid_of_learning_rates_is_noted_with_its_place():
+    rows = frame(
+        both_splits(0.99, lr=1e-2), both_splits(0.9, lr=1e-3), both_splits(0.9, lr=1e-3, seed=1)
+    )
+    assert note_of(result_notes(summarise(rows)), "lr grid incomplete") == (
+        "lr grid incomplete: attention (recipe) D=64 at T=64 P=4: "
+        "chosen among the 1 of 2 choices with the most seeds."
+    )
+
+
 def test_the_recipe_is_not_mentioned_where_it_was_not_used():
     assert len(result_notes(summarise(frame(both_splits(0.9, init="random"))))) == 1
 
@@ -109,6 +119,17 @@ def test_attention_that_misses_a_cell_is_said_with_its_numbers():
             {(32, 4, 32): 0.95, (64, 4, 32): 0.2, (64, 4, 64): 0.3, (128, 4, 64): 0.95},
             "Not the published shape: it grows in 0 of 1 series along length.",
             id="shrinks on the way",
+        ),
+        pytest.param(
+            {(64, 2, 32): 0.95, (64, 8, 32): 0.3, (64, 8, 64): 0.95, (128, 2, 32): 0.95},
+            "Only in part the published shape: it grows in 1 of 1 series along pairs "
+            "and 0 of 1 series along length.",
+            id="grows along pairs, not along length",
+        ),
+        pytest.param(
+            {(64, 2, 32): 0.95, (64, 8, 64): 0.95, (128, 2, 64): 0.95},
+            "As published, it grows in 1 of 1 series along pairs and 1 of 1 series along length.",
+            id="grows along both",
         ),
         pytest.param(
             {(64, 4, 32): 0.95, (128, 8, 32): 0.2},

@@ -2,6 +2,7 @@ import pytest
 
 from tests.reporting.frames import baselines, both_splits, failed, frame, row, sweep
 from zoology_bench.reporting.aggregate import error_shares, summarise
+from zoology_bench.reporting.columns import COLUMNS
 from zoology_bench.reporting.tables import (
     format_accuracy,
     format_floor,
@@ -130,6 +131,30 @@ def test_the_table_holds_everything_the_row_knows():
     assert "Floors: best baseline 0.275 (best_slot), content-blind ceiling 0.288 (exact)" in text
     assert "| attention (recipe) | 64 | T=64 P=4 | 0.900 [0.890, 0.909]* | 0.100 |" in text
     assert "- code: 0123456789ab\n- hardware: test CPU" in text
+
+
+def test_an_incomplete_grid_of_learning_rates_is_noted():
+    def rates(*seeds_of_the_other):
+        rows = [both_splits(0.9, lr=1e-3, seed=seed) for seed in range(2)]
+        return frame(*rows, *(both_splits(0.99, lr=1e-2, seed=s) for s in seeds_of_the_other))
+
+    text = table_markdown(summarise(rates(0)), "x")
+    assert "| 0.001 of 2 |" in text
+    assert "| lr grid incomplete: chosen among 1 of 2 |" in text
+    assert "lr grid incomplete" not in table_markdown(summarise(rates(0, 1)), "x")
+
+
+def test_the_head_of_a_cell_counts_rows_even_if_its_first_arm_has_none():
+    text = table_markdown(summarise(frame(failed(), both_splits(0.9, model="base_conv"))), "x")
+    assert text.index("| attention (recipe) | 64 |") < text.index("| base_conv (recipe) | 64 |")
+    assert "V=128, Q=4, 1,000 rows." in text
+
+
+def test_the_ceiling_is_not_called_the_best_of_all_guessers():
+    meaning = next(column.meaning for column in COLUMNS if column.name == "floor_ceiling")
+    for text in (meaning, table_markdown(summarise(frame(both_splits(0.9))), "x")):
+        assert "blind to token identity that judge one query at a time" in text
+        assert "can score a little more (docs/tasks.md prints how much)" in text
 
 
 def test_a_model_at_its_floor_and_failures_are_noted():

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from zoology_bench.reporting import labels
 from zoology_bench.reporting.columns import CELL
 from zoology_bench.reporting.files import atomic_write
-from zoology_bench.reporting.labels import arm_names, cell_names
 from zoology_bench.reporting.tables import format_accuracy
 
 REACH = 0.9
@@ -69,7 +69,7 @@ def result_notes(summary: pd.DataFrame) -> list[str]:
     Args:
         summary: ``aggregate.summarise(frame)``.
     """
-    rows = _named(summary).to_dict("records")
+    rows = labels.named(summary).to_dict("records")
     trained = [row for row in rows if row["kind"] == "trained"]
     seeds = sorted({row["n_seeds"] for row in trained})
     notes = []
@@ -81,6 +81,12 @@ def result_notes(summary: pd.DataFrame) -> list[str]:
             notes.append(
                 f"Failed: {row['where']}: {row['n_failed']} of {row['n_seeds']} runs "
                 f"({row['fail_reason']}); each counts as 0 unless it left a number."
+            )
+    for row in trained:
+        if row["n_eligible"] < row["n_choices"]:
+            notes.append(
+                f"lr grid incomplete: {row['where']}: chosen among the {row['n_eligible']} of "
+                f"{row['n_choices']} choices with the most seeds."
             )
     for row in trained:
         if row["n_budget_limited"]:
@@ -104,7 +110,7 @@ def published_shape_notes(summary: pd.DataFrame) -> list[str]:
     Args:
         summary: ``aggregate.summarise(frame)``.
     """
-    named = _named(summary)
+    named = labels.named(summary)
     notes = []
     for model, note in (("attention", _attention_note), ("base_conv", _width_note)):
         lines = named.loc[named.model == model]
@@ -112,12 +118,6 @@ def published_shape_notes(summary: pd.DataFrame) -> list[str]:
             notes.append(f"{model} was not run, so that its part of the published shape is open.")
         notes += [note(str(arm), lines.loc[lines.arm == arm]) for arm in dict.fromkeys(lines.arm)]
     return notes
-
-
-def _named(summary: pd.DataFrame) -> pd.DataFrame:
-    named = summary.assign(arm=arm_names(summary), cell=cell_names(summary))
-    widths = [f" D={width}" if width is not pd.NA else "" for width in named.d_model.tolist()]
-    return named.assign(where=named.arm + widths + " at " + named.cell)
 
 
 def _attention_note(arm: str, lines: pd.DataFrame) -> str:
@@ -147,18 +147,20 @@ def _width_note(arm: str, lines: pd.DataFrame) -> str:
         f"{cell}: {f'> {widest}' if math.isinf(width) else f'{width:.0f}'}"
         for cell, width in needed.items()
     )
-    verdicts, seen = [], False
+    verdicts: list[str] = []
+    flags: list[bool] = []
     for axis, name in (("n_kv_pairs", "pairs"), ("seq_len", "length")):
         series = _series_along(cells, axis, needed)
         if series:
             grows = [_grows(widths) for widths in series]
             verdicts.append(f"{sum(grows)} of {len(series)} series along {name}")
-            seen = seen or any(grows)
+            flags += grows
     text = f"{arm}, smallest width with mean accuracy >= {REACH}: {listed}."
     if not verdicts:
         return f"{text} The cells form no series along pairs or length to compare."
-    head = "As published, it grows in" if seen else "Not the published shape: it grows in"
-    return f"{text} {head} {' and '.join(verdicts)}."
+    head = "Only in part the published shape:" if any(flags) else "Not the published shape:"
+    head = "As published," if all(flags) else head
+    return f"{text} {head} it grows in {' and '.join(verdicts)}."
 
 
 def _needed_width(lines: pd.DataFrame) -> float:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pandas as pd
 
+from zoology_bench.reporting import labels
 from zoology_bench.reporting.intervals import wilson_interval
-from zoology_bench.reporting.labels import arm_names, cell_names
 
 MAX_DIGITS = 4
 Row = dict[Hashable, Any]
@@ -16,9 +16,11 @@ _LEGEND = (
     "Accuracy on `report` rows, mean over seeds, with its 95 % interval: Student's t across seeds, "
     "or with * Wilson's within a seed (rows as clusters) where there is one seed or all agree. "
     "`2/3` = seeds above .99 / seeds run; a failed seed counts as 0. Learning rates were chosen on "
-    "`select`. † = some curve still rose when its budget ended. Floors are what can be had without "
-    "recall: 1/V, 1/P, the best predictor blind to token identity (ceiling), the best shipped "
-    "baseline."
+    "`select`, among those run with the most seeds. † = some curve still rose when its budget "
+    "ended. Floors are what can be had without recall: 1/V, 1/P, the ceiling, the best shipped "
+    "baseline. The ceiling is the better of two guessers blind to token identity that judge one "
+    "query at a time, by its position and those of all pairs, or by its rank; one that weighs all "
+    "query positions at once can score a little more (docs/tasks.md prints how much)."
 )
 
 
@@ -88,8 +90,7 @@ def table_markdown(summary: pd.DataFrame, title: str, provenance: Sequence[str] 
         title: heading of the page.
         provenance: lines that say what was measured where.
     """
-    named = summary.assign(arm=arm_names(summary), cell=cell_names(summary))
-    named["width"] = named.d_model.map(lambda d: "" if pd.isna(d) else f" D={d}")
+    named = labels.named(summary)
     parts = [f"# {title}", _LEGEND, _overview(named)]
     for cell in dict.fromkeys(named.cell):
         parts.append(_cell_section(named.loc[named.cell == cell], cell))
@@ -101,9 +102,7 @@ def table_markdown(summary: pd.DataFrame, title: str, provenance: Sequence[str] 
 
 def overview_markdown(summary: pd.DataFrame) -> str:
     """The first table of table.md alone, short enough for a terminal."""
-    named = summary.assign(arm=arm_names(summary), cell=cell_names(summary))
-    named["width"] = named.d_model.map(lambda d: "" if pd.isna(d) else f" D={d}")
-    return _overview(named)
+    return _overview(labels.named(summary))
 
 
 def provenance(frame: pd.DataFrame) -> list[str]:
@@ -180,7 +179,8 @@ def _cell_section(lines: pd.DataFrame, cell: str) -> str:
     one = rows[0]
     what = [one["task"], one["layout"] and f"layout {one['layout']}", one["distance_law"]]
     what += [one["filler"] and f"filler {one['filler']}"]
-    sizes = f"V={one['vocab_size']}, Q={one['n_queries']}, {one['n_rows']:,} rows"
+    n_rows = max(row["n_rows"] for row in rows)  # 0 where every seed of an arm failed
+    sizes = f"V={one['vocab_size']}, Q={one['n_queries']}, {n_rows:,} rows"
     floors = ", ".join(f"{name} {text}" for name, text in _floor_texts(one).items())
     head = f"## {cell}\n\n{', '.join(w for w in what if w)}; {sizes}. Floors: {floors}."
     return head + "\n\n" + markdown_table(_CELL_HEADER, [_arm_line(row) for row in rows])
@@ -239,6 +239,8 @@ def _notes(row: Row) -> str:
     notes = []
     if row["n_failed"]:
         notes.append(f"failed {row['n_failed']}/{row['n_seeds']}: {row['fail_reason']}")
+    if row["kind"] == "trained" and row["n_eligible"] < row["n_choices"]:
+        notes.append(f"lr grid incomplete: chosen among {row['n_eligible']} of {row['n_choices']}")
     if row["n_budget_limited"]:
         notes.append(f"budget-limited {row['n_budget_limited']}/{row['n_seeds']}")
     if row["kind"] != "baseline" and pd.notna(row["accuracy"]) and not row["above_floor"]:
