@@ -40,7 +40,8 @@ if [ -f "$stamp" ] && grep -qxF "$wanted $extra" "$stamp"; then
   exit 0
 fi
 if [ ! -x .venv/bin/python ]; then
-  "$(find_python)" -m venv .venv
+  python=$(find_python)
+  "$python" -m venv .venv
 fi
 if ! .venv/bin/python -c 'import torch' 2>/dev/null; then
   install_torch

@@ -38,7 +38,7 @@ def user_folder(tmp_path, monkeypatch):
     package.mkdir()
     (package / "__init__.py").write_text("")
     (package / "my_module.py").write_text(MIXER)
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
     yield tmp_path
     for name in [name for name in sys.modules if name.startswith("my_package")]:

@@ -1,15 +1,24 @@
 """run(cfg): one run's rows, skipping, failing, forcing; what the store holds afterwards."""
 
 import dataclasses
+import errno
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
 
 import pandas as pd
 import pytest
 import torch
+from hydra.core.config_store import ConfigStore
 
 from zoology_bench import runner
 from zoology_bench.config import MixtureComponent, compose
+from zoology_bench.reporting.aggregate import summarise
 from zoology_bench.reporting.files import OutputError
-from zoology_bench.runner import run, run_id_of
+from zoology_bench.result_rows import run_id_of
+from zoology_bench.runner import run
+from zoology_bench.tasks import MQAR
 
 TINY = [
     "task=mqar_small_32_4",
@@ -120,6 +129,109 @@ def test_a_mixture_trains_on_its_parts_and_is_graded_on_eval_tasks(tmp_path):
     cfg = dataclasses.replace(cfg, mixture=mixture, eval_tasks={"four": task, "two": other})
     rows = overall(run(cfg, tmp_path).rows)
     assert sorted(rows[rows.split == "report"].n_kv_pairs) == [2, 4]
+
+
+def test_a_crashed_seed_counts_beside_those_that_went_well(tmp_path, monkeypatch):
+    whole = runner.train
+
+    def broken_for_seed_1(*arguments, **settings):
+        if settings["seed"] == 1:
+            raise RuntimeError("out of luck")
+        return whole(*arguments, **settings)
+
+    monkeypatch.setattr(runner, "train", broken_for_seed_1)
+    frames = [run(compose([*TINY, f"seed={seed}"]), tmp_path).rows for seed in range(3)]
+    summary = summarise(pd.concat(frames, ignore_index=True))
+    assert (summary.n_seeds.item(), summary.n_failed.item()) == (3, 1)
+
+
+def comparable(rows: pd.DataFrame) -> pd.DataFrame:
+    """Everything of a result but the clock, the memory and the path."""
+    return rows.drop(columns=["wall_s", "timestamp", "peak_mem_bytes"])
+
+
+def metrics_of(output_dir: Path, run_id: str) -> list[str]:
+    return (output_dir / "runs" / run_id / "metrics.jsonl").read_text().splitlines()
+
+
+@pytest.mark.parametrize("mixed", [False, True], ids=["one-task", "mixture"])
+def test_an_interrupted_run_resumes_to_the_same_rows_and_curve(tmp_path, monkeypatch, mixed):
+    words = [*TINY, "trainer.max_steps=30", "trainer.eval_every=5", "trainer.checkpoint_every=8"]
+    cfg = compose([*words, "model.embedding_dropout=0.1", "trainer.stop_at=0.99"])
+    if mixed:
+        other = dataclasses.replace(cfg.task, n_kv_pairs=2)
+        parts = {"four": MixtureComponent(task=cfg.task), "two": MixtureComponent(task=other)}
+        cfg = dataclasses.replace(cfg, mixture=parts, eval_tasks={"a": cfg.task, "b": other})
+    whole = run(cfg, tmp_path / "whole")
+    batches = runner._train_batches
+
+    def interrupted(*arguments):
+        inner = batches(*arguments)
+
+        def batch(step):
+            if step == 19:
+                raise KeyboardInterrupt
+            return inner(step)
+
+        return batch
+
+    with monkeypatch.context() as patched:
+        patched.setattr(runner, "_train_batches", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(cfg, tmp_path / "parts")
+    resumed = run(cfg, tmp_path / "parts")
+    pd.testing.assert_frame_equal(comparable(whole.rows), comparable(resumed.rows))
+    curves = [
+        [
+            {k: v for k, v in json.loads(line).items() if "wall" not in k}
+            for line in metrics_of(tmp_path / part, whole.run_id)
+        ]
+        for part in ("whole", "parts")
+    ]
+    assert curves[0] == curves[1]
+    assert [point["step"] for point in curves[0]] == [5, 10, 15, 20, 25, 30]
+
+
+@dataclass(kw_only=True, slots=True)
+class RenamedMQAR(MQAR):
+    """A user's own task."""
+
+    name: ClassVar[str] = "renamed"
+    version: ClassVar[int] = 1
+
+
+@dataclass(kw_only=True, slots=True)
+class NamelessMQAR(MQAR):
+    """A user's task that would share its parent's run_ids."""
+
+
+def test_a_users_own_task_runs_under_its_own_identity(tmp_path):
+    store = ConfigStore.instance()
+    store.store(group="task", name="renamed", node=RenamedMQAR)
+    store.store(group="task", name="nameless", node=NamelessMQAR)
+    words = [word for word in TINY if not word.startswith("task=")]
+    ours, theirs = compose([*words, "task=mqar"]), compose([*words, "task=renamed"])
+    assert run_id_of(ours) != run_id_of(theirs)
+    assert set(run(theirs, tmp_path).rows.task) == {"renamed"}
+    with pytest.raises(ValueError, match="NamelessMQAR must set its own name and version"):
+        compose([*words, "task=nameless"])
+
+
+def test_a_device_that_is_not_there_is_refused_before_anything_is_written(tmp_path):
+    cfg = dataclasses.replace(compose(TINY), device="cuda:99")
+    with pytest.raises(ValueError, match="device='cuda:99' is not on this machine"):
+        run(cfg, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_full_disk_is_the_users_to_mend_and_no_failed_run(tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(runner.CheckpointStore, "save", full)
+    with pytest.raises(OutputError, match="cannot be written: No space left on device"):
+        run(compose(TINY), tmp_path)
+    assert not list(tmp_path.glob("runs/*/result.json"))
 
 
 def test_an_unwritable_folder_is_named_before_any_work(tmp_path):

@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 VERBS = ("run", "report", "data", "score", "ls")
@@ -36,6 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif words[0] not in VERBS and not words[0].startswith("-"):
         words = ["run", *words] if "=" in words[0] else words
     options = _parse(words)
+    if os.getcwd() not in sys.path:
+        # A console script sees its own folder first, not the user's, where their mixer lives.
+        sys.path.insert(0, os.getcwd())
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
     try:
         return _VERB_FUNCTIONS[options.verb](options)
@@ -164,9 +168,12 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from zoology_bench.launch import report
+    from zoology_bench.reporting.report import write_report
 
-    print(report(options.paths, options.out))
+    first = Path(options.paths[0])
+    folder = Path(options.out or (first if first.is_dir() else first.parent) / "report")
+    for path in write_report(options.paths, folder):
+        print(path)
     return DONE
 
 

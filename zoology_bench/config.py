@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import itertools
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from zoology_bench.analytic import AnalyticBaseConvConfig
+from zoology_bench.analytic.selection import check_n_distances
 from zoology_bench.baselines import BaselinesConfig
 from zoology_bench.mixers import MIXERS
 from zoology_bench.models import LanguageModelConfig
@@ -37,8 +39,6 @@ MODELS = {
     "analytic_base_conv": AnalyticBaseConvConfig,
     "baselines": BaselinesConfig,
 }
-
-ModelConfig = LanguageModelConfig | AnalyticBaseConvConfig | BaselinesConfig
 
 
 @dataclass(kw_only=True, slots=True)
@@ -88,10 +88,20 @@ class RunConfig:
         if not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
             raise ValueError(f"device={self.device!r} is unknown; known: cpu, cuda, cuda:N")
         for name, component in self.mixture.items():
-            if not component.weight > 0:
+            if not (math.isfinite(component.weight) and component.weight > 0):
                 raise ValueError(f"mixture.{name}.weight={component.weight} must be positive")
+        self._check_tasks_have_names()
         self._check_tasks_fit_model()
         self._check_mixers_build()
+
+    def _check_tasks_have_names(self) -> None:
+        """A subclass with its parent's name and version would share run_ids with it."""
+        for where, task in self.named_tasks():
+            own = vars(type(task))
+            if "name" not in own or "version" not in own:
+                raise ValueError(
+                    f"{where}: class {type(task).__name__} must set its own name and version"
+                )
 
     def _check_tasks_fit_model(self) -> None:
         vocab_size = getattr(self.model, "vocab_size", None)
@@ -101,6 +111,8 @@ class RunConfig:
                 raise ValueError(
                     f"{where}.vocab_size={task.vocab_size} must equal model.vocab_size={vocab_size}"
                 )
+            if isinstance(self.model, AnalyticBaseConvConfig):
+                check_n_distances(self.model.n_distances, task.seq_len)
             if seq_len is not None and task.seq_len > seq_len:
                 raise ValueError(
                     f"{where}.seq_len={task.seq_len} must be at most model.seq_len={seq_len}"
@@ -251,6 +263,9 @@ def split_sweeps(
 ) -> tuple[list[str], dict[str, list[str]]]:
     """Separate fixed overrides from the grid's axes; the user's replace the experiment's."""
     parsed = OverridesParser.create().parse_overrides(list(overrides))
+    for override in parsed:
+        if override.is_sweep_override() and override.get_key_element() == "experiment":
+            raise ValueError(f"{override.input_line}: run one experiment at a time")
     fixed = [o.input_line for o in parsed if not o.is_sweep_override() and o.input_line is not None]
     axes = {o.get_key_element(): _values(o) for o in parsed if o.is_sweep_override()}
     set_by_user = {o.get_key_element().lstrip("+") for o in parsed}

@@ -58,6 +58,7 @@ def failed_rows(
         model=cfg.model.label,
         mixer=getattr(getattr(cfg.model, "mixer", None), "label", ""),
         init=getattr(cfg.model, "init", ""),
+        causal=getattr(cfg.model, "causal", True),
         d_model=getattr(cfg.model, "d_model", None),
         n_layers=getattr(cfg.model, "n_layers", None),
     )

@@ -4,14 +4,13 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 import hydra
 import pandas as pd
-import torch
 import yaml
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
@@ -20,7 +19,6 @@ from omegaconf import DictConfig
 from tqdm import tqdm
 
 from zoology_bench.config import (
-    RunConfig,
     config_dir,
     plan,
     register_schemas,
@@ -30,15 +28,20 @@ from zoology_bench.config import (
 )
 from zoology_bench.plain import to_plain
 from zoology_bench.reporting.aggregate import summarise
+from zoology_bench.reporting.files import OutputError
 from zoology_bench.reporting.report import write_report
 from zoology_bench.reporting.store import RunStore
 from zoology_bench.reporting.tables import overview_markdown
-from zoology_bench.runner import RunResult, run, run_id_of
-from zoology_bench.user_errors import UserError
+from zoology_bench.result_rows import run_id_of
+from zoology_bench.runner import RunResult, check_device, run
+from zoology_bench.training.checkpoint import ForeignCheckpoint
 
 _log = logging.getLogger("zoology_bench")
 
-PRESET_GROUPS = ("experiment", "task", "task/distance", "model", "model/mixer", "trainer", "logger")
+PRESET_GROUPS = (
+    *("experiment", "task", "task/distance", "model", "model/mixer"),
+    *("trainer", "logger", "launcher", "cell"),
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,44 +61,37 @@ def launch(overrides: Sequence[str], config_dirs: Sequence[str], *, multirun: bo
         multirun: sweep even where the grid has one cell (uses the configured launcher).
 
     Raises:
-        UserError, ValueError, or an OmegaConf or Hydra error: nothing was started or written.
+        ValueError, or an OmegaConf or Hydra error: nothing was started or written.
     """
     cells = plan(overrides, config_dirs)
-    check_machine(cells)
+    for cell in cells:
+        check_device(cell.device)
     stores = {cell.output_dir: RunStore(Path(cell.output_dir)) for cell in cells}
     for store in stores.values():
         store.check_writable()
-    expected = [(stores[cell.output_dir], run_id_of(cell)) for cell in cells]
+    # The seeds of a sweep share one run of an untrained model.
+    expected = list(dict.fromkeys((stores[cell.output_dir], run_id_of(cell)) for cell in cells))
     arguments = _hydra_arguments(overrides, config_dirs)
     is_sweep = multirun or len(cells) > 1
-    with _SweepProgress(expected, enabled=is_sweep):
-        _start(arguments, multirun=is_sweep)
-    return _conclude(expected, stores, with_report=is_sweep)
+    try:
+        try:
+            with _SweepProgress(expected, enabled=is_sweep):
+                _start(arguments, multirun=is_sweep)
+        finally:
+            # Whatever ended the sweep, the rows of the runs that did finish are there to be read.
+            tables = [store.write_results_csv() for store in stores.values()]
+        return _conclude(expected, tables, with_report=is_sweep)
+    except (OutputError, ForeignCheckpoint):
+        raise
+    except (ValueError, OSError) as error:
+        # The input was found good before: what breaks from here on is no fault of the user's.
+        raise RuntimeError("the runs were planned, but not all could be carried out") from error
 
 
 def describe(overrides: Sequence[str], config_dirs: Sequence[str]) -> str:
     """The planned runs as YAML documents, without running them."""
     cells = plan(overrides, config_dirs)
     return "---\n".join(yaml.safe_dump(to_plain(cell), sort_keys=False) for cell in cells)
-
-
-def check_machine(cells: Iterable[RunConfig]) -> None:
-    """Raise UserError for a device this machine does not have."""
-    for device in sorted({cell.device for cell in cells}):
-        if not device.startswith("cuda"):
-            continue
-        n_devices = torch.cuda.device_count()
-        index = int(device.partition(":")[2] or 0)
-        if index >= n_devices:
-            raise UserError(f"device={device!r} is not on this machine: {n_devices} CUDA devices")
-
-
-def report(paths: Sequence[str], out: str | None) -> str:
-    """Write tables and figures; returns the lines to print."""
-    first = Path(paths[0])
-    folder = Path(out) if out else (first if first.is_dir() else first.parent) / "report"
-    written = write_report([Path(path) for path in paths], folder)
-    return "\n".join(str(path) for path in written)
 
 
 def presets(config_dirs: Sequence[str]) -> str:
@@ -147,17 +143,15 @@ def _start(arguments: list[str], *, multirun: bool) -> None:
 
 
 def _conclude(
-    expected: list[tuple[RunStore, str]], stores: dict[str, RunStore], *, with_report: bool
+    expected: list[tuple[RunStore, str]], tables: list[Path], *, with_report: bool
 ) -> Outcome:
     ended = [(store, run_id) for store, run_id in expected if store.has_result(run_id)]
     results = [store.read_result(run_id) for store, run_id in ended]
     lines = []
-    for output_dir, store in stores.items():
-        path = store.write_results_csv()
+    for path in tables:
         lines.append(f"results: {path}")
         if with_report and results:
-            written = write_report([path], Path(output_dir) / "report")
-            lines += [f"report:  {path}" for path in written if path.suffix != ".svg"]
+            lines += _report_lines(path)
     failed = [run_id for (_, run_id), r in zip(ended, results, strict=True) if r.status == "failed"]
     missing = sorted({run_id for _, run_id in expected} - {run_id for _, run_id in ended})
     lines += [f"failed:  {run_id}" for run_id in failed]
@@ -167,6 +161,17 @@ def _conclude(
         rows = pd.concat([result.rows for result in results], ignore_index=True)
         table = [overview_markdown(summarise(rows)), ""]
     return Outcome(text="\n".join([*table, *lines]), failed=bool(failed or missing))
+
+
+def _report_lines(results: Path) -> list[str]:
+    try:
+        written = write_report([results], results.parent / "report")
+    except OutputError:
+        raise
+    except ValueError as error:
+        # Older runs of the folder may not compare with these (other threads, another device).
+        return [f"report:  not written: {error}"]
+    return [f"report:  {path}" for path in written if path.suffix != ".svg"]
 
 
 class _SweepProgress:

@@ -28,6 +28,7 @@ from zoology_bench.grading import (
 from zoology_bench.models import LanguageModel
 from zoology_bench.plain import to_plain
 from zoology_bench.provenance import provenance
+from zoology_bench.reporting.files import output_error
 from zoology_bench.reporting.store import Claim, RunBusy, RunStore
 from zoology_bench.result_rows import (
     NOT_IDENTITY,
@@ -86,8 +87,9 @@ def run(
 
     Raises:
         OutputError: the folder cannot be written, or another process is writing this run.
-        ValueError: a stored checkpoint belongs to another config.
+        ValueError: a device that this machine lacks; a stored checkpoint of another config.
     """
+    check_device(cfg.device)
     store = RunStore(cfg.output_dir if output_dir is None else output_dir)
     run_id = run_id_of(cfg)
     force = force or cfg.force
@@ -100,7 +102,10 @@ def run(
         checkpoints = CheckpointStore(store.folder(run_id) / "checkpoint.pt", _frozen(cfg))
         if force:
             checkpoints.remove()
-        rows, reason = _attempt(cfg, store.folder(run_id), checkpoints, progress_bar)
+        try:
+            rows, reason = _attempt(cfg, store.folder(run_id), checkpoints, progress_bar)
+        except OSError as error:
+            raise output_error(store.output_dir, error) from error
         common = {**run_fields(cfg), **provenance(cfg.device)}
         status = "failed" if reason else "finished"
         common |= {"status": status, "fail_reason": reason}
@@ -108,6 +113,14 @@ def run(
         if status == "finished" and not cfg.keep_checkpoint:
             checkpoints.remove()
     return _result(store, run_id, status=status)
+
+
+def check_device(device: str) -> None:
+    """Raise ``ValueError`` for a CUDA device that this machine does not have."""
+    if device.startswith("cuda"):
+        n_devices = torch.cuda.device_count()
+        if int(device.partition(":")[2] or 0) >= n_devices:
+            raise ValueError(f"device={device!r} is not on this machine: {n_devices} CUDA devices")
 
 
 def _claim(store: RunStore, run_id: str, cfg: RunConfig) -> Claim | None:
@@ -160,7 +173,14 @@ def _attempt(
             raise
         _log.debug("run failed", exc_info=True)
         reason = f"{type(error).__name__}: {error}"
-        return failed_rows(cfg, described, TrainingFields(), reason), reason
+        return failed_rows(cfg, described, TrainingFields(lr=_lr_of(cfg)), reason), reason
+
+
+def _lr_of(cfg: RunConfig) -> float | None:
+    """The peak learning rate of a training, the mixer's own where none is set."""
+    if kind_of(cfg) != "trained":
+        return None
+    return cfg.model.mixer.recipe_lr if cfg.trainer.lr is None else cfg.trainer.lr
 
 
 def _is_about_the_disk(error: Exception) -> bool:
@@ -177,7 +197,8 @@ def _train_and_grade(
 ) -> tuple[list[dict[str, Any]], str]:
     device = torch.device(cfg.device)
     model = cfg.model.build(seeding.generator(cfg.seed, "init")).to(device)
-    lr = cfg.trainer.lr if cfg.trainer.lr is not None else cfg.model.mixer.recipe_lr
+    lr = _lr_of(cfg)
+    assert lr is not None
     logger = cfg.logger.build(folder, f"{cfg.experiment}-{folder.name}", to_plain(cfg))
     failed = True
     try:

@@ -106,7 +106,7 @@ class TorchModule(Mixer):
 
     def rebuild(self, seed: int) -> None:
         """Construct the user's module anew; it finds the global generator seeded, then restored."""
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
             torch.manual_seed(seed)
             self.inner = self._make()
 
@@ -117,15 +117,31 @@ class TorchModule(Mixer):
     def state_bytes(self, seq_len: int) -> None:
         return None
 
-    @torch.no_grad()
     def probe(self, d_model: int, seq_len: int) -> None:
         """Check the shape and the causality of one random input, of the length to be trained on.
 
+        On the CPU; a module that cannot run there is probed on the GPU, where there is one.
+
         Raises:
-            ValueError: another output shape, or an output that depends on later inputs.
+            ValueError: another output shape, an output that depends on later inputs, or a module
+                that runs nowhere on this machine.
         """
+        try:
+            self._probe_on("cpu", d_model, seq_len)
+        except (RuntimeError, NotImplementedError, AssertionError) as error:
+            if not torch.cuda.is_available():
+                reason = " ".join(str(error).split()) or type(error).__name__
+                raise ValueError(
+                    f"model.mixer.target={self.target!r} does not run on this machine: {reason}"
+                ) from error
+            self.to("cuda")
+            self._probe_on("cuda", d_model, seq_len)
+            self.to("cpu")
+
+    @torch.no_grad()
+    def _probe_on(self, device: str, d_model: int, seq_len: int) -> None:
         generator = torch.Generator().manual_seed(0)
-        x, other = torch.randn(2, 1, seq_len, d_model, generator=generator)
+        x, other = torch.randn(2, 1, seq_len, d_model, generator=generator).to(device)
         half = seq_len // 2
         changed = torch.cat([x[:, :half], other[:, half:]], dim=1)
         was_training = self.training

@@ -132,13 +132,16 @@ class _Run:
         last good step and no copy of them has to be kept. It costs one number read back per step,
         which a GPU pays by not running ahead of Python.
         """
-        batch = batch.to(self.device)
+        inputs, positions, answers = (
+            tensor.to(self.device, non_blocking=True)
+            for tensor in (batch.inputs, batch.query_pos, batch.answers)
+        )
         step = self.progress.step
         self.model.train()
         seeding.seed_global(seeding.derive_seed(self.seed, "dropout", step), self.device)
         with self._autocast():
-            logits = self._forward(batch.inputs, batch.query_pos)
-        loss = F.cross_entropy(logits.float().flatten(0, 1), batch.answers.flatten())
+            logits = self._forward(inputs, positions)
+        loss = F.cross_entropy(logits.float().flatten(0, 1), answers.flatten())
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self._parameters, self._clip_norm)
