@@ -1,11 +1,18 @@
 """Slow, independent oracles that several rooms' tests and the benches share."""
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from scipy.stats import chi2
 
+from zoology_bench.tasks.distance import LawTable
+
 IGNORE = -100
+N_DRAWS = 200_000
+"""Draws of a test of a law."""
+MIN_P = 1e-3
+"""A law counts as missed below this p-value."""
 MIN_EXPECTED = 20
 """Smallest expected count of a chi-square bin."""
 
@@ -118,6 +125,22 @@ def chi_square_p(observed: np.ndarray, expected: np.ndarray) -> float:
         merged_expected[-2] += merged_expected.pop()
     deviation = np.subtract(merged_observed, merged_expected) ** 2 / merged_expected
     return float(chi2.sf(deviation.sum(), len(merged_expected) - 1))
+
+
+def law_p_value(drawn: np.ndarray, law: LawTable) -> float:
+    """p-value of integers drawn from a law; all must lie on its support."""
+    observed = np.bincount(drawn.ravel(), minlength=law.support[-1] + 1)[law.support]
+    assert observed.sum() == drawn.size, "a distance off the support"
+    return chi_square_p(observed, law.probabilities * drawn.size)
+
+
+def joint_p_value(columns: list[np.ndarray], laws: list[LawTable]) -> float:
+    """p-value of independent columns, each with its law, by the counts of all combinations."""
+    combos = list(product(*(law.support.tolist() for law in laws)))
+    chances = [dict(zip(law.support.tolist(), law.probabilities, strict=True)) for law in laws]
+    expected = [np.prod([p[v] for p, v in zip(chances, values, strict=True)]) for values in combos]
+    rows = np.stack(columns, 1)
+    return chi_square_p(count_tuples(rows, combos), np.array(expected) * len(rows))
 
 
 def count_tuples(rows: np.ndarray, tuples: list[tuple[int, ...]]) -> np.ndarray:

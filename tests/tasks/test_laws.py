@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.helpers import chi_square_p, count_tuples, holm
+from tests.helpers import MIN_P, N_DRAWS, chi_square_p, count_tuples, holm, law_p_value
 from zoology_bench.data.random import bounded, lanes32, row_keys
 from zoology_bench.tasks.distance import (
     DistanceLaw,
@@ -20,19 +20,11 @@ from zoology_bench.tasks.distance import (
 from zoology_bench.tasks.layouts.slot_law import slot_law
 from zoology_bench.tasks.mqar import MQAR
 
-N_DRAWS = 200_000
-MIN_P = 1e-3
 MAX_CORRELATION = 0.02
 
 
 def prefix(seq_len: int, n_kv_pairs: int, distance: DistanceLaw | None = None, **more) -> MQAR:
     return MQAR(seq_len=seq_len, n_kv_pairs=n_kv_pairs, distance=distance, **more)
-
-
-def law_p_value(distances: np.ndarray, law: LawTable) -> float:
-    observed = np.bincount(distances.ravel(), minlength=law.support[-1] + 1)
-    assert observed.sum() == observed[law.support].sum(), "a distance off the support"
-    return chi_square_p(observed[law.support], law.probabilities * distances.size)
 
 
 def realised(task: MQAR, n_draws: int = N_DRAWS) -> np.ndarray:

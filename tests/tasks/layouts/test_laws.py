@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from tests.helpers import chi_square_p, count_tuples, holm
+from tests.helpers import (
+    MIN_P,
+    N_DRAWS,
+    chi_square_p,
+    count_tuples,
+    holm,
+    joint_p_value,
+    law_p_value,
+)
 from tests.tasks.layouts.cases import distances, keys, layout
 from tests.tasks.layouts.search import probe_rows_by_law
 from zoology_bench.tasks.distance import (
@@ -20,30 +28,6 @@ from zoology_bench.tasks.distance import (
 )
 from zoology_bench.tasks.layouts import probe
 from zoology_bench.tasks.layouts.rebind import share_keys
-
-N_DRAWS = 200_000
-MIN_P = 1e-3
-
-
-def law_p_value(drawn: np.ndarray, law: LawTable) -> float:
-    observed = np.bincount(drawn.ravel(), minlength=law.support[-1] + 1)[law.support]
-    assert observed.sum() == drawn.size, "a distance off the support"
-    return chi_square_p(observed, law.probabilities * drawn.size)
-
-
-def joint_p_value(columns: list[np.ndarray], laws: list[LawTable]) -> float:
-    """Of independent columns, each with its law, by the counts of all combinations."""
-    combos = list(product(*(law.support.tolist() for law in laws)))
-    expected = [
-        np.prod([p[v] for p, v in zip(map(as_dict, laws), values, strict=True)])
-        for values in combos
-    ]
-    rows = np.stack(columns, 1)
-    return chi_square_p(count_tuples(rows, combos), np.array(expected) * len(rows))
-
-
-def as_dict(law: LawTable) -> dict[int, float]:
-    return dict(zip(law.support.tolist(), law.probabilities, strict=True))
 
 
 def uniform_on(values: range) -> LawTable:
