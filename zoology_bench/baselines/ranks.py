@@ -74,10 +74,14 @@ def order_probabilities(weights: np.ndarray, n_draws: int) -> tuple[np.ndarray, 
             slot is the i-th draw, indexed [set, r, i].
     """
     sets = np.array(list(combinations(range(len(weights)), n_draws)))
+    undrawn = np.tile(weights, (len(sets), 1))
+    np.put_along_axis(undrawn, sets, 0, axis=1)
+    never = undrawn.sum(axis=1, keepdims=True)
     placed = np.zeros((len(sets), n_draws, n_draws))
     for order in permutations(range(n_draws)):
         drawn = weights[sets[:, order]]
-        left = weights.sum() - np.cumsum(drawn, axis=1) + drawn
+        # Sums of what is left, not differences: weights may span more than a float's digits.
+        left = never + np.cumsum(drawn[:, ::-1], axis=1)[:, ::-1]
         placed[:, order, range(n_draws)] += np.prod(drawn / left, axis=1)[:, None]
     return sets, placed
 
