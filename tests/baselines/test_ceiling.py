@@ -3,7 +3,7 @@ import math
 import pytest
 
 from tests.baselines import oracles
-from zoology_bench.baselines import build_baselines, content_blind_ceiling
+from zoology_bench.baselines import absent_share, build_baselines, content_blind_ceiling
 from zoology_bench.tasks import MQAR
 from zoology_bench.tasks.distance import Fixed, Uniform
 
@@ -35,7 +35,15 @@ def test_official_ceiling_does_not_depend_on_the_vocabulary(vocab_size):
 @pytest.mark.parametrize("n_pairs", [2, 8])
 def test_official_ceiling_with_uniform_slots_is_one_over_p(n_pairs):
     task = MQAR(seq_len=8 * n_pairs, n_kv_pairs=n_pairs, layout="official", power_a=1.0)
-    assert content_blind_ceiling(task).value == pytest.approx(1 / n_pairs, abs=4e-3)
+    ceiling = content_blind_ceiling(task)
+    assert ceiling.value == pytest.approx(1 / n_pairs, abs=4 * ceiling.se + 1e-9)
+    assert n_pairs > 2 or ceiling.method == "exact"
+
+
+@pytest.mark.parametrize("power_a", [-32, -16, -8, 8, 16, 32])
+def test_official_ceiling_stays_a_probability_at_the_steepest_laws(power_a):
+    task = MQAR(seq_len=64, n_kv_pairs=4, layout="official", power_a=power_a)
+    assert 0.25 <= content_blind_ceiling(task).value <= 1
 
 
 @pytest.mark.parametrize(
@@ -125,6 +133,11 @@ def test_triples_ceiling_of_one_query_is_exact():
     ceiling = content_blind_ceiling(task)
     assert ceiling.value == pytest.approx(expected)
     assert ceiling.method == "exact"
+
+
+def test_the_absent_share_counts_what_the_rows_hold():
+    task = MQAR(seq_len=400, n_kv_pairs=100, absent_rate=0.29)
+    assert absent_share(task) == 0.29
 
 
 @pytest.mark.parametrize("absent_rate", [0.5, 1.0])

@@ -45,6 +45,17 @@ SMALL = {
         absent_rate=0.25,
     ),
     "triples": MQAR(layout="triples", vocab_size=256, seq_len=48, n_kv_pairs=16, n_queries=4),
+    "stream-stuck": MQAR(
+        layout="stream",
+        vocab_size=256,
+        seq_len=60,
+        n_kv_pairs=12,
+        distance=Fixed(values=[20, 21]),
+    ),
+    "triples-stirred": MQAR(
+        layout="triples", vocab_size=256, seq_len=63, n_kv_pairs=21, n_queries=12
+    ),
+    "prefix-crowded": MQAR(vocab_size=256, seq_len=80, n_kv_pairs=16),
     "probe": MQAR(
         layout="probe",
         vocab_size=256,

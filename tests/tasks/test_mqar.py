@@ -1,9 +1,9 @@
 """MQAR rows: pure functions of (config, split, seed, row), in integers, with the right answers."""
 
-import math
 import pickle
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, fields, replace
+from fractions import Fraction
 from multiprocessing import get_context
 
 import pytest
@@ -17,7 +17,7 @@ from tests.tasks.cases import SMALL
 from zoology_bench.data import random
 from zoology_bench.data.batch import IGNORE, Batch, concat
 from zoology_bench.data.random import column_keys
-from zoology_bench.tasks import MQAR, TASKS
+from zoology_bench.tasks import MQAR, TASKS, generator
 from zoology_bench.tasks.base import SPLITS
 from zoology_bench.tasks.distance import Fixed, Uniform
 
@@ -47,11 +47,18 @@ def test_the_training_stream_equals_direct_calls(task):
         assert all(same(b, train_rows(task, 50 * step, 50 * step + 50)) for step, b in held)
 
 
-@pytest.mark.slow
-def test_rows_do_not_depend_on_the_number_of_processes():
+@pytest.mark.parametrize(
+    "names",
+    [("official-rebind", "stream-stuck"), pytest.param(tuple(SMALL), marks=pytest.mark.slow)],
+    ids=["two", "all"],
+)
+def test_rows_do_not_depend_on_the_number_of_processes(names):
     bounds = [(0, 100), (100, 350), (350, 351), (351, 500)]
-    with ProcessPoolExecutor(4, mp_context=get_context("spawn")) as pool:
-        for name, task in SMALL.items():
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])  # torch is imported once, not four times
+    with ProcessPoolExecutor(4, mp_context=context) as pool:
+        for name in names:
+            task = SMALL[name]
             parts = list(pool.map(train_rows, [task] * 4, *zip(*bounds, strict=True)))
             assert same(concat(parts), train_rows(task, 0, 500)), name
 
@@ -80,6 +87,42 @@ def test_rows_are_made_of_integers_alone_and_the_torch_path_equals_numpy(task, m
     column_keys.cache_clear()
     with IntegersOnly():
         assert same(with_numpy, train_rows(task, 0, 600))
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        ("stream-stuck", "_unstick"),
+        ("triples-stirred", "_stirred"),
+        ("prefix-crowded", "_resolve"),
+        ("prefix-crowded", "_repay"),
+    ],
+)
+def test_cases_reach_what_few_rows_need(name, method, monkeypatch):
+    layout, n_rows = type(SMALL[name].placement), []
+    usual = getattr(layout, method)
+
+    def counted(self, keys, *more):
+        n_rows.append(len(keys))
+        return usual(self, keys, *more)
+
+    monkeypatch.setattr(layout, method, counted)
+    train_rows(SMALL[name], 0, 600)
+    assert sum(n_rows) > 60
+
+
+def test_sorted_distances_are_the_same_however_rows_are_made(monkeypatch):
+    """What a row falls back on that no exchange resolves."""
+    task = SMALL["prefix-crowded"]
+    exchanged = train_rows(task, 0, 300)
+    monkeypatch.setattr(task.placement, "max_exchanges", 0)
+    whole = train_rows(task, 0, 300)
+    assert not same(whole, exchanged)
+    assert same(whole, concat([train_rows(task, i, i + 50) for i in range(0, 300, 50)]))
+    monkeypatch.setattr(random, "_NUMPY_ON_CPU", False)
+    column_keys.cache_clear()
+    with IntegersOnly():
+        assert same(whole, train_rows(task, 0, 300))
 
 
 @pytest.mark.gpu
@@ -128,7 +171,7 @@ def test_counts_are_exact_in_every_row(task):
     batch, vocabulary = train_rows(task, 0, 300), task.vocabulary
     n_queries = task.queries_per_row
     assert ((batch.targets != IGNORE).sum(1) == n_queries).all()
-    n_absent = math.floor(task.absent_rate * n_queries)
+    n_absent = int(Fraction(str(task.absent_rate)) * n_queries)
     assert ((batch.key_pos == -1).sum(1) == n_absent).all()
     assert batch.inputs.min() >= 0 and batch.inputs.max() < task.vocab_size
     if task.filler == "any":
@@ -137,9 +180,41 @@ def test_counts_are_exact_in_every_row(task):
     assert (is_value.sum(1) == task.n_kv_pairs).all()
     values = batch.inputs[is_value].view(300, -1).sort(1).values
     assert (values[:, 1:] > values[:, :-1]).all(), "values are distinct within a row"
-    n_keys = task.n_kv_pairs - math.floor(task.rebind_rate * task.n_kv_pairs)
+    n_keys = task.n_kv_pairs - int(Fraction(str(task.rebind_rate)) * task.n_kv_pairs)
     for tokens in batch.inputs.tolist():
         assert len({t for t in tokens if t in vocabulary.keys}) == n_keys + n_absent
+
+
+@pytest.mark.parametrize(
+    ("rate", "n", "share"),
+    [(0.29, 100, 29), (0.57, 100, 57), (0.17, 16, 2), (1 / 3, 12, 4), (1 / 49, 49, 1)],
+)
+def test_rates_are_taken_as_written(rate, n, share):
+    """As floats, .29 * 100 and 1 / 49 * 49 fall short of 29 and 1."""
+    rebound = MQAR(seq_len=4 * n, n_kv_pairs=n, rebind_rate=rate)
+    assert (rebound.n_rebound, rebound.queries_per_row) == (share, n - share)
+    absent = MQAR(seq_len=4 * n, n_kv_pairs=n, absent_rate=rate)
+    assert (absent.n_rebound, absent.n_absent) == (0, share)
+    assert ((absent.rows("train", 0, 0, 5).key_pos == -1).sum(1) == share).all()
+
+
+def test_a_stuck_row_is_named_by_its_index_in_the_split(monkeypatch):
+    task = SMALL["stream"]
+    layout = task.placement
+    made = torch.arange(600, 1000)
+    tag = task._generator._tag
+    stuck = set(random.row_keys(tag, "select", 3, made[[317, 350]]).tolist())
+    unasked = type(layout)._pack
+
+    def pack(self, keys, distance, attempt):
+        start = unasked(self, keys, distance, attempt)
+        return start.masked_fill(torch.tensor([[int(k) in stuck] for k in keys]), -1)
+
+    monkeypatch.setattr(type(layout), "_pack", pack)
+    monkeypatch.setattr(layout, "n_sweeps", 0)
+    monkeypatch.setattr(generator, "_BLOCK_TOKENS", 100 * task.seq_len)
+    with pytest.raises(RuntimeError, match=r"^row 917 of split select, seed 3, has distances"):
+        task.rows("select", 3, 600, 1000)
 
 
 @each_case

@@ -10,7 +10,7 @@ from tqdm import tqdm
 from zoology_bench.baselines import build_baselines, content_blind_ceiling
 from zoology_bench.baselines.audit_report import AuditReport, key_groups
 from zoology_bench.baselines.base import Written
-from zoology_bench.baselines.ceiling import Ceiling, absent_share
+from zoology_bench.baselines.ceiling import Ceiling
 from zoology_bench.baselines.fitted import cross_fitted_hits
 from zoology_bench.baselines.statistics import (
     ChiSquare,
@@ -158,8 +158,8 @@ def _missed_law(law: ChiSquare | None) -> list[str]:
 
 
 def _miscounted(task: MQAR, n_rows: int, n_absent: int, n_rebound: int) -> list[str]:
-    wanted_absent = round(absent_share(task) * task.queries_per_row) * n_rows
-    wanted_rebound = task.placement.spec.n_rebound * n_rows
+    wanted_absent = task.n_absent * n_rows
+    wanted_rebound = task.n_rebound * n_rows
     failures = []
     if n_absent != wanted_absent:
         failures.append(f"{n_absent} absent queries instead of {wanted_absent}")

@@ -69,8 +69,7 @@ def content_blind_ceiling(task: Task) -> Ceiling:
 
 def absent_share(task: Task) -> float:
     """Share of a row's queries that ask a key never written."""
-    n_queries = getattr(task, "queries_per_row", 1)
-    return math.floor(getattr(task, "absent_rate", 0.0) * n_queries) / n_queries
+    return getattr(task, "n_absent", 0) / getattr(task, "queries_per_row", 1)
 
 
 def sample_size(layout: Layout) -> int:

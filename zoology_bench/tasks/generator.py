@@ -9,7 +9,7 @@ from zoology_bench.data.batch import IGNORE, Batch
 from zoology_bench.data.distinct import Distinct
 from zoology_bench.data.layout import Vocabulary
 from zoology_bench.data.random import bounded, lanes16, lanes32, row_keys
-from zoology_bench.tasks.layouts.base import TOKEN_STREAMS, Layout
+from zoology_bench.tasks.layouts.base import TOKEN_STREAMS, Layout, StuckRow
 
 _STREAM_KEYS = TOKEN_STREAMS
 _STREAM_VALUES = TOKEN_STREAMS + 1
@@ -42,7 +42,7 @@ class RowGenerator:
         self.layout, self.vocabulary = layout, vocabulary
         self._n_pairs, self._n_queries = spec.n_kv_pairs, spec.n_queries
         self._n_keys = spec.n_kv_pairs - spec.n_rebound
-        self._n_absent = n_absent
+        self.n_absent = n_absent
         self._filler = filler
         self._tag = tag
         self._draw_keys = Distinct(self._n_keys + n_absent, len(vocabulary.keys), _STREAM_KEYS)
@@ -54,7 +54,11 @@ class RowGenerator:
     def rows(
         self, split: str, seed: int, start: int, stop: int, device: torch.device, empty: Empty
     ) -> Batch:
-        """Rows start..stop-1, written into tensors that ``empty`` allocates."""
+        """Rows start..stop-1, written into tensors that ``empty`` allocates.
+
+        Raises:
+            StuckRow: names the row by its index, and its split and seed.
+        """
         n, seq_len = stop - start, self.layout.spec.seq_len
         batch = Batch(
             inputs=empty(n, seq_len),
@@ -67,7 +71,11 @@ class RowGenerator:
         for first in range(0, n, block):
             index = torch.arange(start + first, min(start + first + block, stop), device=device)
             keys = row_keys(self._tag, split, seed, index)
-            self._write(keys, batch[first : first + block])
+            try:
+                self._write(keys, batch[first : first + block])
+            except StuckRow as error:
+                why = f"of split {split}, seed {seed}, {error.why}"
+                raise StuckRow(start + first + error.row, why) from None
         return batch
 
     def _write(self, keys: Tensor, out: Batch) -> None:

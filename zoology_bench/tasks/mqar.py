@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from functools import partial
 from typing import ClassVar
 
@@ -18,6 +19,8 @@ from zoology_bench.validation import check_fraction, check_int, check_name
 
 FILLERS = ("zero", "disjoint", "any")
 _FILLER_ANY_LAYOUTS = ("official", "prefix")
+_DEFAULT_POWER_A = 0.01
+_MOST_POWER_A = 32
 
 
 class _Built(Task):
@@ -67,12 +70,12 @@ class MQAR(_Built):
     """floor(rate * P) of the pairs re-bind a key that an earlier pair wrote: the last counts."""
     absent_rate: float = 0.0
     """floor(rate * Q) of the queries ask a key never written; their answer is the absent token."""
-    power_a: float = 0.01
-    """Exponent a of the official slot law p(g) ~ g^(a-1); 1 is uniform. Official only."""
+    power_a: float = _DEFAULT_POWER_A
+    """Exponent a of the official slot law p(g) ~ g^(a-1); 1 is uniform. Official only; -32..32."""
 
     def __post_init__(self) -> None:
         self._check_fields()
-        n_rebound = math.floor(self.rebind_rate * self.n_kv_pairs)
+        n_rebound = _share(self.rebind_rate, self.n_kv_pairs)
         n_queries = self._checked_n_queries(n_rebound)
         n_absent = self._checked_n_absent(n_queries)
         vocabulary = self._checked_vocabulary(n_rebound, n_absent)
@@ -86,7 +89,7 @@ class MQAR(_Built):
             power_a=self.power_a,
         )
         layout = LAYOUTS[self.layout](spec)
-        filler = self._filler_range(layout, vocabulary)
+        filler = self._filler_range(vocabulary)
         tag = "|".join(
             str(part)
             for part in (
@@ -149,6 +152,16 @@ class MQAR(_Built):
         """Q with None resolved."""
         return self._generator.layout.spec.n_queries
 
+    @property
+    def n_rebound(self) -> int:
+        """Pairs of a row that re-bind a key: floor(rebind_rate * P)."""
+        return self._generator.layout.spec.n_rebound
+
+    @property
+    def n_absent(self) -> int:
+        """Queries of a row that ask a key never written: floor(absent_rate * Q)."""
+        return self._generator.n_absent
+
     def _check_fields(self) -> None:
         check_int("task.vocab_size", self.vocab_size, 4)
         check_int("task.seq_len", self.seq_len, 3)
@@ -163,14 +176,28 @@ class MQAR(_Built):
                 raise ValueError(f"task.{field}={value!r} must be a number")
         check_fraction("task.rebind_rate", self.rebind_rate, upper_open=True)
         check_fraction("task.absent_rate", self.absent_rate)
-        if not math.isfinite(self.power_a):
-            raise ValueError(f"task.power_a={self.power_a} must be finite")
+        if not -_MOST_POWER_A <= self.power_a <= _MOST_POWER_A:
+            raise ValueError(
+                f"task.power_a={self.power_a} must lie in -{_MOST_POWER_A}..{_MOST_POWER_A}"
+            )
+        self._check_used()
+
+    def _check_used(self) -> None:
+        """Refuse what the chosen layout would ignore, or could not answer for."""
+        if self.power_a != _DEFAULT_POWER_A and self.layout != "official":
+            raise ValueError(
+                f"task.power_a={self.power_a} needs task.layout=official, not {self.layout}"
+            )
         if self.binding is not None and self.layout != "probe":
             raise ValueError(f"task.binding needs task.layout=probe, not {self.layout}")
         if self.filler == "any" and self.layout not in _FILLER_ANY_LAYOUTS:
             raise ValueError(
                 f"task.filler=any makes answers ambiguous in task.layout={self.layout}: "
                 f"use zero or disjoint (any goes with {' and '.join(_FILLER_ANY_LAYOUTS)})"
+            )
+        if self.filler == "disjoint" and not LAYOUTS[self.layout].takes_filler:
+            raise ValueError(
+                f"task.filler=disjoint has no cell to fill in task.layout={self.layout}: use zero"
             )
         if self.filler == "disjoint" and self.layout == "official":
             raise ValueError(
@@ -196,7 +223,7 @@ class MQAR(_Built):
         return self.n_queries
 
     def _checked_n_absent(self, n_queries: int) -> int:
-        n_absent = math.floor(self.absent_rate * n_queries)
+        n_absent = _share(self.absent_rate, n_queries)
         if self.absent_rate > 0 and self.layout == "official":
             raise ValueError(
                 f"task.absent_rate={self.absent_rate} needs the absent token, which "
@@ -229,10 +256,17 @@ class MQAR(_Built):
             )
         return vocabulary
 
-    def _filler_range(self, layout: Layout, vocabulary: Vocabulary) -> range:
-        if self.filler == "zero" or not layout.takes_filler:
+    def _filler_range(self, vocabulary: Vocabulary) -> range:
+        if self.filler == "zero":
             return range(vocabulary.blank, vocabulary.blank + 1)
         return vocabulary.filler if self.filler == "disjoint" else range(self.vocab_size)
+
+
+def _share(rate: float, n: int) -> int:
+    """floor(rate * n) of the rate as written: .29 of 100 is 29, and a third of 12 is 4."""
+    written = Fraction(repr(float(rate)))
+    simple = written.limit_denominator(1_000_000)
+    return math.floor((simple if float(simple) == rate else written) * n)
 
 
 def _text(law: DistanceLaw | None) -> str:

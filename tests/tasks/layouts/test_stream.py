@@ -75,7 +75,7 @@ def test_rows_stuck_for_good_are_named():
     impossible = Fixed(values=[9]).table(np.arange(2, 10))
     bound._law = impossible
     bound.max_attempts = 2
-    with pytest.raises(RuntimeError, match=r"row 0 of the block \(row key .*\[9, 9\].*2 attempts"):
+    with pytest.raises(RuntimeError, match=r"^row 0 has distances \[9, 9\] .*2 attempts"):
         bound.place(keys(3))
 
 

@@ -47,6 +47,22 @@ class Placement:
     """(B, P) in 0..P-R-1, equal where two pairs write the same key; None if all are distinct."""
 
 
+class StuckRow(RuntimeError):
+    """A row found no place after every retry.
+
+    Args:
+        row: its index, among the keys given to ``Layout.place`` or among the rows of a split.
+        why: the rest of the sentence.
+    """
+
+    def __init__(self, row: int, why: str) -> None:
+        super().__init__(row, why)
+        self.row, self.why = row, why
+
+    def __str__(self) -> str:
+        return f"row {self.row} {self.why}"
+
+
 class Layout(abc.ABC):
     """One layout bound to its numbers: validates at construction, then places rows."""
 
@@ -89,5 +105,5 @@ class Layout(abc.ABC):
             keys: (B,) row keys; every random bit derives from them, so a row does not depend on B.
 
         Raises:
-            RuntimeError: a row that could not be placed after every retry; never drops one.
+            StuckRow: a row that could not be placed after every retry; never drops one.
         """

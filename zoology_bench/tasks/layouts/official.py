@@ -42,7 +42,7 @@ class Official(Layout):
             )
         self.spec = spec
         self.n_slots = (seq_len - 2 * n_pairs) // 2
-        self.exponent = 1 - Fraction(repr(spec.power_a))
+        self.exponent = 1 - Fraction(repr(float(spec.power_a)))
         self._pairs = PairsFirst(spec)
         self._race = Race(self.n_slots, spec.n_queries, self.exponent, _STREAM_SLOTS)
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from zoology_bench.data.random import lanes32
 from zoology_bench.tasks.distance import LawTable, Uniform
-from zoology_bench.tasks.layouts.base import Layout, LayoutSpec, Placement
+from zoology_bench.tasks.layouts.base import Layout, LayoutSpec, Placement, StuckRow
 from zoology_bench.tasks.layouts.packing import Packer, in_order
 from zoology_bench.tasks.layouts.rebind import share_keys
 from zoology_bench.tasks.layouts.stirring import stir, uncovered
@@ -104,9 +104,10 @@ class Stream(Layout):
             rows = rows[(start[rows] < 0).any(1)]
         if len(rows):
             worst = int(rows[0])
-            raise RuntimeError(
-                f"row {first_row + worst} of the block (row key {int(keys[worst])}) has distances "
-                f"{distance[worst].tolist()} that found no place in {self.max_attempts} attempts"
+            raise StuckRow(
+                first_row + worst,
+                f"has distances {distance[worst].tolist()} that found no place in "
+                f"{self.max_attempts} attempts (row key {int(keys[worst])})",
             )
         pair_pos, rank = in_order(start, self.spec.seq_len)
         return pair_pos, start[:, :n_queries] + distance, rank[:, :n_queries]
