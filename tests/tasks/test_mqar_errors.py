@@ -51,6 +51,16 @@ def test_bad_fields_are_named_with_their_value_and_rule(change, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("field", ["rebind_rate", "absent_rate"])
+@pytest.mark.parametrize("n", [3, 7, 49])
+def test_the_smallest_rate_that_an_error_names_is_accepted(field, n):
+    with pytest.raises(ValueError, match=rf"need {field} >= ") as caught:
+        MQAR(seq_len=4 * n, n_kv_pairs=n, **{field: 0.001})
+    named = float(str(caught.value).rsplit(" ", 1)[1])
+    task = MQAR(seq_len=4 * n, n_kv_pairs=n, **{field: named})
+    assert task.n_rebound + task.n_absent == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -209,7 +209,7 @@ class MQAR(_Built):
         if self.rebind_rate > 0 and n_rebound == 0:
             raise ValueError(
                 f"task.rebind_rate={self.rebind_rate} re-binds no pair of "
-                f"task.n_kv_pairs={self.n_kv_pairs}: need rebind_rate >= {1 / self.n_kv_pairs:.4g}"
+                f"task.n_kv_pairs={self.n_kv_pairs}: need rebind_rate >= {_one_of(self.n_kv_pairs)}"
             )
         n_keys = self.n_kv_pairs - n_rebound
         if self.n_queries is None:
@@ -232,7 +232,7 @@ class MQAR(_Built):
         if self.absent_rate > 0 and n_absent == 0:
             raise ValueError(
                 f"task.absent_rate={self.absent_rate} makes none of {n_queries} queries absent: "
-                f"need absent_rate >= {1 / n_queries:.4g}"
+                f"need absent_rate >= {_one_of(n_queries)}"
             )
         return n_absent
 
@@ -267,6 +267,11 @@ def _share(rate: float, n: int) -> int:
     written = Fraction(repr(float(rate)))
     simple = written.limit_denominator(1_000_000)
     return math.floor((simple if float(simple) == rate else written) * n)
+
+
+def _one_of(n: int) -> str:
+    """A rate that is one of n at least, in six decimals: rounded up, so that it is accepted."""
+    return f"{math.ceil(1_000_000 / n) / 1_000_000:g}"
 
 
 def _text(law: DistanceLaw | None) -> str:
