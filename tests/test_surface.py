@@ -51,7 +51,8 @@ def test_every_experiment_grid_is_valid_and_each_task_and_model_runs_two_steps(
     assert {cell.experiment for cell in cells} == {experiment}
     chosen = {}
     for cell in cells:
-        chosen.setdefault((cell.model.label, str(cell.task)), cell)
+        kind = (cell.model.label, getattr(cell.model, "init", ""), str(cell.task))
+        chosen.setdefault(kind, cell)
     for cell in chosen.values():
         result = run(shortened(cell), tmp_path)
         assert result.status in ("finished", "skipped"), result.reason
