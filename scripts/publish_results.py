@@ -30,20 +30,21 @@ def main() -> None:
     parser.add_argument("experiment")
     parser.add_argument("--source", help="default: outputs/<experiment>/results.csv")
     parser.add_argument("--command", help="what was typed; default: the run command")
+    parser.add_argument("--note", action="append", default=[], help="a line for its README")
     options = parser.parse_args()
     experiment = options.experiment
     source = Path(options.source or CHECKOUT / "outputs" / experiment / "results.csv")
     command = options.command or f"zoology-bench run experiment={experiment}"
-    publish(experiment, source, command)
+    publish(experiment, source, command, options.note)
 
 
-def publish(experiment: str, source: Path, command: str) -> None:
+def publish(experiment: str, source: Path, command: str, notes: list[str]) -> None:
     """Write results/<experiment> from ``source`` and refresh the excerpt in README.md."""
     frame = load_results([source])
     out = CHECKOUT / "results" / experiment
     write_report([source], out)
     summary = summarise(frame)
-    notes = result_notes(summary)
+    notes = [*notes, *result_notes(summary)]
     if experiment in SHAPE_IS_CLAIMED:
         notes += published_shape_notes(summary)
     write_results_readme(
