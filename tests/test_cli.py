@@ -143,7 +143,15 @@ def test_an_interrupt_keeps_the_last_checkpoint_and_the_run_resumes(tmp_path):
     words = ["run", "task=mqar_small_32_4", "trainer.max_steps=400", "trainer.checkpoint_every=10"]
     words += ["trainer.eval_every=50", "trainer.n_select_rows=8", "trainer.n_report_rows=16"]
     command = [sys.executable, "-m", "zoology_bench", *words]
-    process = subprocess.Popen(command, cwd=tmp_path, env=ENV, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=ENV,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A test run started in the background ignores SIGINT, and its children would too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     deadline = time.monotonic() + 120
     while not list(tmp_path.glob("outputs/default/runs/*/checkpoint.pt")):
         assert process.poll() is None and time.monotonic() < deadline
