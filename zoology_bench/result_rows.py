@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from zoology_bench.analytic import AnalyticBaseConvConfig
-from zoology_bench.baselines import BaselinesConfig, content_blind_ceiling
+from zoology_bench.baselines import BaselinesConfig
 from zoology_bench.config import RunConfig
 from zoology_bench.plain import to_plain
+from zoology_bench.scoring import floors
 from zoology_bench.tasks.base import Task
 from zoology_bench.training.metrics import Tally
 from zoology_bench.training.result import TrainResult
@@ -103,8 +104,6 @@ def run_fields(cfg: RunConfig) -> dict[str, Any]:
 
 def task_fields(task: Task) -> dict[str, Any]:
     """Columns of the evaluated cell: what it is, its hash and its floors."""
-    ceiling = content_blind_ceiling(task)
-    cell = task.cell()
     return {
         "task": task.name,
         "task_version": task.version,
@@ -112,12 +111,8 @@ def task_fields(task: Task) -> dict[str, Any]:
         "vocab_size": task.vocab_size,
         "seq_len": task.seq_len,
         "data_seed": task.data_seed,
-        **cell,
-        "floor_vocab": 1 / task.vocab_size,
-        "floor_pairs": 1 / int(cell["n_kv_pairs"]),
-        "floor_ceiling": ceiling.value,
-        "ceiling_se": ceiling.se,
-        "ceiling_method": ceiling.method,
+        **task.cell(),
+        **floors(task),
     }
 
 

@@ -93,10 +93,9 @@ def score(
 def floors(task: Task) -> dict[str, Any]:
     """The columns that stand beside every accuracy of a task: 1/V, 1/P and the ceiling."""
     ceiling = content_blind_ceiling(task)
-    n_pairs = getattr(task, "n_kv_pairs", None)
     return {
         "floor_vocab": 1 / task.vocab_size,
-        "floor_pairs": 1 / n_pairs if n_pairs else None,
+        "floor_pairs": 1 / int(task.cell()["n_kv_pairs"]),
         "floor_ceiling": ceiling.value,
         "ceiling_se": ceiling.se,
         "ceiling_method": ceiling.method,

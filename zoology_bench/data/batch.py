@@ -38,10 +38,6 @@ class Batch:
         """Copy every tensor to ``device`` (no copy where it already is there)."""
         return type(self)(**{f.name: getattr(self, f.name).to(device) for f in fields(self)})
 
-    def pin_memory(self) -> Self:
-        """Page-locked copy, for asynchronous transfer to a GPU."""
-        return type(self)(**{f.name: getattr(self, f.name).pin_memory() for f in fields(self)})
-
     @property
     def distance(self) -> Tensor:
         """(B, Q) interaction distance query_pos - key_pos; -1 for absent queries."""
