@@ -136,11 +136,16 @@ def _sampled_score(
 def _mean(per_row: list[np.ndarray]) -> _Score:
     scores = np.concatenate(per_row)
     se = float(scores.std(ddof=1) / math.sqrt(len(scores)))
-    return _Score(float(scores.mean()), se, False)
+    return _Score(_as_probability(scores.mean()), se, False)
 
 
 def _score_of(joint: np.ndarray, share: float) -> float:
     """Expected accuracy of naming the likeliest answer under a joint law (facts, P)."""
     total = joint.sum(axis=1, keepdims=True)
     beliefs = with_absent(np.divide(joint, total, out=np.zeros_like(joint), where=total > 0), share)
-    return float(beliefs.max(axis=1) @ total[:, 0])
+    return _as_probability(beliefs.max(axis=1) @ total[:, 0])
+
+
+def _as_probability(mean: float) -> float:
+    """Without what rounding adds beyond 1 where there is nothing to guess (P = 1)."""
+    return min(1.0, float(mean))
