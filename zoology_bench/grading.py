@@ -6,12 +6,14 @@ Trained, analytic and baseline models are asked the same rows in the same pieces
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from torch import nn
+
 from zoology_bench.baselines import build_baselines
 from zoology_bench.config import RunConfig
 from zoology_bench.data.batch import Batch
 from zoology_bench.result_rows import ModelFields, TrainingFields, kind_of, tally_fields
 from zoology_bench.tasks.base import Task
-from zoology_bench.training.evaluate import Predictor, accuracy, evaluate
+from zoology_bench.training.evaluate import Predictor, accuracy, evaluate, evaluate_with_loss
 from zoology_bench.training.metrics import Tallies
 
 Described = list[tuple[Task, dict[str, Any]]]
@@ -69,10 +71,17 @@ def failed_rows(
 def graded(
     cfg: RunConfig, model: Predictor, task: Task, split: str, columns: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Rows of one model on one split of one task; ``columns`` are equal in all of them."""
+    """Rows of one model on one split of one task; ``columns`` are equal in all of them.
+
+    A trained model also gets its cross entropy; predictions without logits have none.
+    """
     n_rows = cfg.trainer.n_report_rows if split == "report" else cfg.trainer.n_select_rows
     vocabulary = task.public_layout().vocabulary
-    tallies = evaluate(model, _pieces(task, split, n_rows, cfg), vocabulary, cfg.device)
+    pieces = _pieces(task, split, n_rows, cfg)
+    if isinstance(model, nn.Module):
+        tallies = evaluate_with_loss(model, pieces, vocabulary, cfg.device)
+    else:
+        tallies = evaluate(model, pieces, vocabulary, cfg.device)
     return [{**columns, **row} for row in tally_fields(tallies.rows(), split)]
 
 

@@ -19,9 +19,6 @@ from zoology_bench.training.result import TrainResult
 NOT_IDENTITY = ("output_dir", "logger", "force", "keep_checkpoint", "sweep")
 """Fields of a RunConfig that cannot change a result, left out of run_id."""
 
-NOT_ROWS = ("loss",)
-"""Metrics that are no share of the queries; they stay in metrics.jsonl."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelFields:
@@ -120,8 +117,6 @@ def tally_fields(tallies: Iterable[Tally], split: str) -> list[dict[str, Any]]:
     """One dict of columns per slice and metric."""
     rows = []
     for tally in tallies:
-        if tally.metric in NOT_ROWS:
-            continue
         fields = asdict(tally)
         fields["se"] = None if math.isnan(tally.se) else tally.se
         rows.append({"split": split, **fields})

@@ -6,15 +6,10 @@ from zoology_bench.tasks.mqar import MQAR
 
 
 def mqar(layout: str, seq_len: int, n_kv_pairs: int, **fields: Any) -> MQAR:
-    """An MQAR task over 400 tokens, 16 of them filler."""
-    return MQAR(
-        vocab_size=400,
-        n_filler_tokens=16,
-        layout=layout,
-        seq_len=seq_len,
-        n_kv_pairs=n_kv_pairs,
-        **fields,
-    )
+    """An MQAR task over 400 tokens, 16 of them filler where the layout reserves any."""
+    if layout != "official":
+        fields["n_filler_tokens"] = 16
+    return MQAR(vocab_size=400, layout=layout, seq_len=seq_len, n_kv_pairs=n_kv_pairs, **fields)
 
 
 TASKS = {

@@ -40,6 +40,14 @@ def test_official_ceiling_with_uniform_slots_is_one_over_p(n_pairs):
     assert n_pairs > 2 or ceiling.method == "exact"
 
 
+@pytest.mark.parametrize("fields", [{"layout": "official"}, {"n_queries": 1}])
+def test_one_pair_leaves_nothing_to_guess(fields):
+    # Unclamped, the official law at T = 4 sums to 1 + 6e-14, which is no probability.
+    for seq_len in (4, 8, 48):
+        task = MQAR(seq_len=seq_len, n_kv_pairs=1, **fields)
+        assert 1 - 1e-9 < content_blind_ceiling(task).value <= 1
+
+
 @pytest.mark.parametrize("power_a", [-32, -16, -8, 8, 16, 32])
 def test_official_ceiling_stays_a_probability_at_the_steepest_laws(power_a):
     task = MQAR(seq_len=64, n_kv_pairs=4, layout="official", power_a=power_a)

@@ -24,6 +24,7 @@ BAD = [
     ({"power_a": -1e10}, r"task\.power_a=-10000000000\.0 must lie in -32\.\.32"),
     ({"layout": "official", "power_a": 300}, r"task\.power_a=300 must lie in -32\.\.32"),
     ({"power_a": 1.0}, r"task\.power_a=1\.0 needs task\.layout=official, not prefix"),
+    ({"layout": "official", "n_filler_tokens": 8}, r"task\.n_filler_tokens=8 reserves tokens"),
     (
         {"layout": "triples", "seq_len": 12, "n_queries": 1, "filler": "disjoint"},
         r"task\.filler=disjoint has no cell to fill in task\.layout=triples",

@@ -20,6 +20,7 @@ from zoology_bench.validation import check_fraction, check_int, check_name
 FILLERS = ("zero", "disjoint", "any")
 _FILLER_ANY_LAYOUTS = ("official", "prefix")
 _DEFAULT_POWER_A = 0.01
+_DEFAULT_FILLER_TOKENS = 64
 _MOST_POWER_A = 32
 
 
@@ -64,7 +65,7 @@ class MQAR(_Built):
     """Law of the pairs written between write and query (probe only); None is uniform."""
     filler: str = "zero"
     """Unoccupied cells: zero (the blank), disjoint (tokens of no other role), any (every token)."""
-    n_filler_tokens: int = 64
+    n_filler_tokens: int = _DEFAULT_FILLER_TOKENS
     """Size of the disjoint filler's range, reserved by every layout but official."""
     rebind_rate: float = 0.0
     """floor(rate * P) of the pairs re-bind a key that an earlier pair wrote: the last counts."""
@@ -187,6 +188,11 @@ class MQAR(_Built):
         if self.power_a != _DEFAULT_POWER_A and self.layout != "official":
             raise ValueError(
                 f"task.power_a={self.power_a} needs task.layout=official, not {self.layout}"
+            )
+        if self.n_filler_tokens != _DEFAULT_FILLER_TOKENS and self.layout == "official":
+            raise ValueError(
+                f"task.n_filler_tokens={self.n_filler_tokens} reserves tokens, which "
+                f"task.layout=official does not: leave it at {_DEFAULT_FILLER_TOKENS}"
             )
         if self.binding is not None and self.layout != "probe":
             raise ValueError(f"task.binding needs task.layout=probe, not {self.layout}")

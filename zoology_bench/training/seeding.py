@@ -1,4 +1,4 @@
-"""The one place that touches global random state, threads and determinism switches.
+"""The one place that touches global random state and threads.
 
 Everything random in a run is a function of (run seed, purpose, step). A resumed run therefore
 needs no saved generator state: it sets the same seeds for the same steps.
@@ -67,19 +67,3 @@ def pinned_threads(n_threads: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-@contextmanager
-def deterministic_algorithms(enabled: bool = True) -> Iterator[None]:
-    """Ask torch for deterministic kernels, warning where there is none.
-
-    CPU training needs nothing of this. On a GPU, cuBLAS also wants ``CUBLAS_WORKSPACE_CONFIG``
-    in the environment before the process starts.
-    """
-    before = torch.are_deterministic_algorithms_enabled()
-    warn_before = torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.use_deterministic_algorithms(enabled, warn_only=True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before, warn_only=warn_before)
