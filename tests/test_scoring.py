@@ -186,3 +186,25 @@ def test_pickled_arrays_are_never_loaded(tmp_path, header):
     np.savez(path, predictions=np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match="not a readable"):
         score(path, TASK)
+
+
+def damaged_member(archive: bytearray) -> None:
+    # The deflated bytes start behind the local header; an invalid block type cannot be inflated.
+    start = archive.index(b"predictions.npy") + len("predictions.npy")
+    archive[start : start + 64] = b"\xff" * 64
+
+
+def encrypted(archive: bytearray) -> None:
+    archive[archive.index(b"PK\x03\x04") + 6] |= 1
+    archive[archive.index(b"PK\x01\x02") + 8] |= 1
+
+
+@pytest.mark.parametrize("harm", [damaged_member, encrypted])
+def test_archives_that_cannot_be_read_are_refused(tmp_path, harm):
+    path = tmp_path / "p.npz"
+    np.savez_compressed(path, predictions=np.arange(5000))
+    archive = bytearray(path.read_bytes())
+    harm(archive)
+    path.write_bytes(archive)
+    with pytest.raises(ValueError, match=r"p\.npz: not a readable \.npz file"):
+        score(path, TASK)

@@ -9,6 +9,7 @@ Two formats, described in docs/tasks.md. Both say which rows they answer: ``data
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,6 +27,14 @@ ADDRESS = ("data_hash", "split", "seed", "start", "stop")
 """Fields of a predictions file that say which rows it answers."""
 
 _BLOCK_TOKENS = 1 << 20
+_UNREADABLE = (
+    ValueError,
+    OSError,
+    EOFError,
+    zipfile.BadZipFile,
+    zlib.error,  # a damaged member
+    RuntimeError,  # an encrypted archive, or (NotImplementedError) an unknown compression
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +138,7 @@ def _read_npz(
     try:
         with np.load(path, allow_pickle=False) as archive:
             fields = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except _UNREADABLE as error:
         raise ValueError(f"{path}: not a readable .npz file ({type(error).__name__})") from None
     scalars = {name: value.item() for name, value in fields.items() if value.ndim == 0}
     address = _check_address(f"{path}", scalars, expected)

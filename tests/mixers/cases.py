@@ -31,6 +31,11 @@ CASES: dict[str, MixerConfig] = {
     "base_conv-implicit": BaseConvConfig(filters=["implicit"]),
     "base_conv-official": BaseConvConfig(filters=["short", "implicit"], variant="official"),
     "base_conv-official-explicit": BaseConvConfig(filters=["explicit"], variant="official"),
+    "base_conv-autocorrelation": BaseConvConfig(filters=["autocorrelation"], n_distances=3),
+    "base_conv-straight-through": BaseConvConfig(
+        filters=["autocorrelation"], n_distances=3, lag_weights="straight_through"
+    ),
+    "base_conv-programmatic": BaseConvConfig(filters=["programmatic", "short"]),
     "hybrid": HybridConfig(
         mixers={
             "conv": BaseConvConfig(filters=["short"], kernel_size=4),

@@ -18,6 +18,13 @@ from zoology_bench.mixers.filters import (
     ImplicitFilter,
     init_filter_,
 )
+from zoology_bench.mixers.selected_conv import (
+    LAG_WEIGHTS,
+    SELECTED_FILTERS,
+    AutocorrelationConv,
+    ProgrammaticConv,
+    SelectedConv,
+)
 from zoology_bench.validation import check_int, check_name
 
 VARIANTS = ("paper", "official")
@@ -31,10 +38,16 @@ class BaseConvConfig(MixerConfig):
     recipe_lr: ClassVar[float] = 1e-2
 
     filters: list[str] = field(default_factory=lambda: ["short", "explicit"])
-    """Filter of each layer, cycled: short (kernel_size taps), explicit (one tap per lag) or
-    implicit (a small network of the lag). Long before short trains far worse."""
+    """Filter of each layer, cycled: short (kernel_size taps), explicit (one tap per lag),
+    implicit (a small network of the lag), or one that reads its lags off the input:
+    autocorrelation (learned projections vote for lags) or programmatic (where a token repeats;
+    first layer only). Long before short trains far worse."""
     kernel_size: int = 3
     """Taps of the short filters."""
+    n_distances: int = 16
+    """Lags that a position of an autocorrelation filter keeps, J."""
+    lag_weights: str = "softmax"
+    """Weights of those lags: softmax of the matches, or straight_through (the best one alone)."""
     variant: str = "paper"
     """paper, or official: the published code's layer, which adds u to the result and once more
     to every long convolution."""
@@ -43,21 +56,44 @@ class BaseConvConfig(MixerConfig):
         if not self.filters:
             raise ValueError("model.mixer.filters=[] must name at least one filter")
         for kind in self.filters:
-            check_name("model.mixer.filters", kind, FILTERS)
+            check_name("model.mixer.filters", kind, (*FILTERS, *SELECTED_FILTERS))
         check_int("model.mixer.kernel_size", self.kernel_size, 1)
+        check_int("model.mixer.n_distances", self.n_distances, 1)
+        check_name("model.mixer.lag_weights", self.lag_weights, LAG_WEIGHTS)
         check_name("model.mixer.variant", self.variant, VARIANTS)
+        selected = sorted(set(self.filters).intersection(SELECTED_FILTERS))
+        if self.variant == "official" and selected:
+            raise ValueError(
+                f"model.mixer.variant=official has no filter {selected[0]!r}; known: "
+                f"{', '.join(FILTERS)}"
+            )
+
+    @property
+    def label(self) -> str:
+        selected = [kind for kind in self.filters if kind in SELECTED_FILTERS]
+        return f"{self.name}[{selected[0]}]" if selected else self.name
 
     @property
     def exact_causal(self) -> bool:
         # A long filter goes through the FFT above the crossover length.
-        return all(kind == "short" for kind in self.filters)
+        return all(kind in ("short", *SELECTED_FILTERS) for kind in self.filters)
 
     def filter_of(self, layer_idx: int) -> str:
         """The kind of filter of one layer."""
         return self.filters[layer_idx % len(self.filters)]
 
-    def build(self, d_model: int, seq_len: int, layer_idx: int, n_layers: int) -> "BaseConv":
+    def build(self, d_model: int, seq_len: int, layer_idx: int, n_layers: int) -> Mixer:
         kind = self.filter_of(layer_idx)
+        if kind == "autocorrelation":
+            straight_through = self.lag_weights == "straight_through"
+            return AutocorrelationConv(d_model, self.n_distances, straight_through=straight_through)
+        if kind == "programmatic":
+            if layer_idx:
+                raise ValueError(
+                    f"model.mixer.filters={self.filters} puts programmatic in layer {layer_idx}: "
+                    "it compares tokens, so it must be the first layer's alone"
+                )
+            return ProgrammaticConv(d_model)
         official = self.variant == "official"
         if kind == "implicit":
             taps = ImplicitFilter(d_model, seq_len, official=official)
@@ -73,6 +109,9 @@ class BaseConvConfig(MixerConfig):
         n_layers: int,
         generator: torch.Generator,
     ) -> None:
+        if isinstance(module, SelectedConv):
+            module.init_(scheme, generator)
+            return
         assert isinstance(module, BaseConv)
         kind = self.filter_of(layer_idx)
         init_linear_(module.gate, scheme, generator)
