@@ -59,7 +59,7 @@ def failed_rows(
         kind=kind_of(cfg),
         model=cfg.model.label,
         mixer=getattr(getattr(cfg.model, "mixer", None), "label", ""),
-        init=getattr(cfg.model, "init", ""),
+        init=getattr(cfg.model, "init_label", ""),
         causal=getattr(cfg.model, "causal", True),
         d_model=getattr(cfg.model, "d_model", None),
         n_layers=getattr(cfg.model, "n_layers", None),

@@ -247,7 +247,7 @@ def _trained_fields(cfg: RunConfig, model: LanguageModel) -> ModelFields:
         kind="trained",
         model=cfg.model.label,
         mixer=cfg.model.mixer.label,
-        init=cfg.model.init,
+        init=cfg.model.init_label,
         causal=True,
         d_model=cfg.model.d_model,
         n_layers=cfg.model.n_layers,

@@ -3,6 +3,7 @@
 Letters: B batch, T time, Q queries, D d_model, V vocab_size.
 """
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from zoology_bench.mixers.audit import measured_state_bytes
 from zoology_bench.mixers.base import INITS, Mixer, MixerConfig
+from zoology_bench.models import analytic_init
 from zoology_bench.models.base import ModelConfig, ParamCount
 from zoology_bench.models.block import NORMS, Block, make_norm
 from zoology_bench.validation import check_fraction, check_int, check_name
@@ -43,7 +45,11 @@ class LanguageModelConfig(ModelConfig):
     embedding_dropout: float = 0.0
     """Dropout on the embeddings while training."""
     init: str = "recipe"
-    """recipe, random or gpt2; results always name it."""
+    """recipe, random, gpt2, or analytic (weights that already recall); results always name it."""
+    init_noise: float = 0.0
+    """Noise on analytic weights, as a multiple of each tensor's rms; nothing else has any."""
+    init_distance: int = 0
+    """The interaction distance that an analytic BaseConv is written for; nothing else has one."""
 
     def __post_init__(self) -> None:
         ModelConfig.__post_init__(self)
@@ -52,9 +58,10 @@ class LanguageModelConfig(ModelConfig):
         check_int("model.d_mlp", self.d_mlp, 0)
         check_name("model.norm", self.norm, NORMS)
         check_fraction("model.embedding_dropout", self.embedding_dropout, upper_open=True)
-        check_name("model.init", self.init, INITS)
+        check_name("model.init", self.init, (*INITS, "analytic"))
         if not isinstance(self.mixer, MixerConfig):
             raise ValueError(f"model.mixer={self.mixer!r} must be a mixer configuration")
+        self._check_analytic()
 
     @property
     def label(self) -> str:
@@ -65,8 +72,24 @@ class LanguageModelConfig(ModelConfig):
         return self.mixer.label
 
     @property
+    def init_label(self) -> str:
+        """What rows and tables show: the scheme, and the noise on analytic weights."""
+        return f"analytic, sigma={self.init_noise:g}" if self.init == "analytic" else self.init
+
+    @property
     def causal(self) -> bool:
         return True
+
+    def _check_analytic(self) -> None:
+        if not (math.isfinite(self.init_noise) and self.init_noise >= 0):
+            raise ValueError(f"model.init_noise={self.init_noise} must not be negative")
+        if self.init == "analytic":
+            analytic_init.check_holds(self)
+        elif self.init_noise or self.init_distance:
+            raise ValueError(
+                f"model.init_noise={self.init_noise} and model.init_distance={self.init_distance} "
+                f"need model.init=analytic, not {self.init}"
+            )
 
     def build(self, generator: torch.Generator) -> "LanguageModel":
         """Make and initialise the model on the CPU; ``generator`` is its only randomness."""
@@ -178,6 +201,9 @@ class LanguageModel(nn.Module):
 
     def _init(self, generator: torch.Generator) -> None:
         c = self.config
+        if c.init == "analytic":
+            analytic_init.write_(self, generator)
+            return
         # With N(0, 1/d) embeddings and a unit-rms final norm, tied logits start with std 1.
         std = 0.02 if c.init == "gpt2" else c.d_model**-0.5
         for table in (self.embedding, self.positions):

@@ -9,6 +9,7 @@ import pandas as pd
 
 from zoology_bench.reporting.aggregate import error_shares, summarise
 from zoology_bench.reporting.files import atomic_write, csv_bytes, output_error
+from zoology_bench.reporting.gap import gap_markdown
 from zoology_bench.reporting.load import load_results
 from zoology_bench.reporting.tables import provenance, table_markdown
 
@@ -42,7 +43,7 @@ def write_report(paths: Iterable[str | Path] | str | Path, out: str | Path) -> l
         raise ValueError(f"no accuracy on report rows in {', '.join(map(str, sources))}")
     files = {
         "table.md": table_markdown(
-            _with_errors(summary, frame), _title(frame), provenance(frame)
+            _with_errors(summary, frame), _title(frame), provenance(frame), gap_markdown(summary)
         ).encode(),
         "summary.csv": csv_bytes(summary),
     }

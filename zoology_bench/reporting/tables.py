@@ -82,19 +82,23 @@ def _escape(cell: str) -> str:
     return cell.replace("|", "\\|").replace("<", "&lt;")
 
 
-def table_markdown(summary: pd.DataFrame, title: str, provenance: Sequence[str] = ()) -> str:
+def table_markdown(
+    summary: pd.DataFrame, title: str, provenance: Sequence[str] = (), *sections: str
+) -> str:
     """The page table.md.
 
     Args:
         summary: ``aggregate.summarise(frame)``, with the columns of ``error_shares`` if known.
         title: heading of the page.
         provenance: lines that say what was measured where.
+        sections: Markdown to put before them; empty ones are left out.
     """
     named = labels.named(summary)
     parts = [f"# {title}", _LEGEND, _overview(named)]
     for cell in dict.fromkeys(named.cell):
         parts.append(_cell_section(named.loc[named.cell == cell], cell))
     parts += _error_section(named)
+    parts += [section for section in sections if section]
     if provenance:
         parts.append("\n".join(f"- {line}" for line in provenance))
     return "\n\n".join(parts) + "\n"
