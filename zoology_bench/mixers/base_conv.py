@@ -44,7 +44,7 @@ class BaseConvConfig(MixerConfig):
     first layer only). Long before short trains far worse."""
     kernel_size: int = 3
     """Taps of the short filters."""
-    n_distances: int = 16
+    n_distances: int = 32
     """Lags that a position of an autocorrelation filter keeps, J."""
     lag_weights: str = "softmax"
     """Weights of those lags: softmax of the matches, or straight_through (the best one alone)."""
