@@ -211,10 +211,15 @@ def compose(overrides: Sequence[str] = (), config_dirs: Iterable[str] = ()) -> R
     Raises:
         ValueError: the overrides describe a grid (use ``plan``), or a field breaks its rule.
     """
-    cells = grid(overrides, config_dirs)
-    if len(cells) > 1:
-        raise ValueError(f"these overrides describe a grid of {len(cells)} runs; use plan()")
-    return to_run_config(compose_raw(cells[0], config_dirs))
+    fixed, axes, raw = _split(overrides, config_dirs)
+    n_runs = math.prod(len(axis) for axis in axes.values())
+    if n_runs > 1:
+        raise ValueError(f"these overrides describe a grid of {n_runs} runs; use plan()")
+    if axes:
+        raw = compose_raw(
+            [*fixed, *(f"{key}={axis[0]}" for key, axis in axes.items())], config_dirs
+        )
+    return to_run_config(raw)
 
 
 def plan(overrides: Sequence[str] = (), config_dirs: Iterable[str] = ()) -> list[RunConfig]:
@@ -262,6 +267,14 @@ def split_sweeps(
     overrides: Sequence[str], config_dirs: Iterable[str] = ()
 ) -> tuple[list[str], dict[str, list[str]]]:
     """Separate fixed overrides from the grid's axes; the user's replace the experiment's."""
+    fixed, axes, _ = _split(overrides, config_dirs)
+    return fixed, axes
+
+
+def _split(
+    overrides: Sequence[str], config_dirs: Iterable[str]
+) -> tuple[list[str], dict[str, list[str]], DictConfig]:
+    """``split_sweeps``, and what the fixed overrides alone compose to."""
     parsed = OverridesParser.create().parse_overrides(list(overrides))
     for override in parsed:
         if override.is_sweep_override() and override.get_key_element() == "experiment":
@@ -269,13 +282,14 @@ def split_sweeps(
     fixed = [o.input_line for o in parsed if not o.is_sweep_override() and o.input_line is not None]
     axes = {o.get_key_element(): _values(o) for o in parsed if o.is_sweep_override()}
     set_by_user = {o.get_key_element().lstrip("+") for o in parsed}
-    experiment: Any = OmegaConf.to_container(compose_raw(fixed, config_dirs).sweep)
+    raw = compose_raw(fixed, config_dirs)
+    experiment: Any = OmegaConf.to_container(raw.sweep)
     defaults = {
         str(key): [_override_text(value) for value in values]
         for key, values in experiment.items()
         if key not in set_by_user
     }
-    return fixed, {**defaults, **axes}
+    return fixed, {**defaults, **axes}, raw
 
 
 def _values(override: Override) -> list[str]:

@@ -215,7 +215,8 @@ class LanguageModel(nn.Module):
 
 
 def _unwritten_embedding(n: int, d_model: int) -> nn.Embedding:
-    """An embedding whose construction draws nothing from the global generator."""
-    embedding = nn.utils.skip_init(nn.Embedding, n, d_model)
-    assert isinstance(embedding, nn.Embedding)
-    return embedding
+    """An embedding whose construction draws nothing from the global generator.
+
+    ``skip_init`` would do, but drawing on the meta device imports torch._dynamo: two seconds.
+    """
+    return nn.Embedding.from_pretrained(torch.empty(n, d_model), freeze=False)
