@@ -22,8 +22,7 @@ from hydra.errors import ConfigCompositionException
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from zoology_bench.analytic import AnalyticBaseConvConfig
-from zoology_bench.analytic.selection import check_n_distances
+from zoology_bench.analytic import ANALYTIC, AnalyticConfig
 from zoology_bench.baselines import BaselinesConfig
 from zoology_bench.mixers import MIXERS
 from zoology_bench.models import LanguageModelConfig
@@ -36,8 +35,8 @@ from zoology_bench.validation import check_int, unknown_name
 
 MODELS = {
     "lm": LanguageModelConfig,
-    "analytic_base_conv": AnalyticBaseConvConfig,
     "baselines": BaselinesConfig,
+    **ANALYTIC,
 }
 
 
@@ -111,8 +110,8 @@ class RunConfig:
                 raise ValueError(
                     f"{where}.vocab_size={task.vocab_size} must equal model.vocab_size={vocab_size}"
                 )
-            if isinstance(self.model, AnalyticBaseConvConfig):
-                check_n_distances(self.model.n_distances, task.seq_len)
+            if isinstance(self.model, AnalyticConfig):
+                self.model.build(task.public_layout())
             if seq_len is not None and task.seq_len > seq_len:
                 raise ValueError(
                     f"{where}.seq_len={task.seq_len} must be at most model.seq_len={seq_len}"

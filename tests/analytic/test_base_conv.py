@@ -8,11 +8,12 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from tests.analytic.tasks import TASKS, mqar
-from zoology_bench.analytic import AnalyticBaseConv, AnalyticBaseConvConfig, base_conv, coverage
-from zoology_bench.analytic.selection import SELECTIONS
+from zoology_bench.analytic import AnalyticBaseConv, AnalyticBaseConvConfig, coverage
+from zoology_bench.analytic.base_conv import model as base_conv
 from zoology_bench.data.layout import PublicLayout, Vocabulary
 from zoology_bench.tasks.distance import Fixed
 
+COUNTED = ("cross", "raw", "prefix_causal")
 KEYS, VALUES = range(10, 20), range(20, 30)
 
 
@@ -108,13 +109,35 @@ def test_logits_are_one_at_the_prediction() -> None:
 
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("n_distances", [1, 3, 8])
-@pytest.mark.parametrize("selection", SELECTIONS)
+@pytest.mark.parametrize("selection", COUNTED)
 def test_hits_equal_coverage(name: str, n_distances: int, selection: str) -> None:
     task = TASKS[name]
     batch = task.rows("report", 0, 0, 60)
     model = AnalyticBaseConv.for_task(task, n_distances, selection)
     hits = model.predict(batch.inputs, batch.query_pos) == batch.answers
     assert torch.equal(hits, coverage(batch, n_distances, task=task, selection=selection))
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("lags", [(14,), (17, 20, 8), tuple(range(5, 40))], ids=len)
+def test_hits_equal_coverage_for_given_lags(name: str, lags: tuple[int, ...]) -> None:
+    task = TASKS[name]
+    batch = task.rows("report", 0, 0, 60)
+    model = AnalyticBaseConv.for_task(task, len(lags), "given", lags=lags)
+    hits = model.predict(batch.inputs, batch.query_pos) == batch.answers
+    covered = coverage(batch, len(lags), task=task, selection="given", lags=lags)
+    assert torch.equal(hits, covered)
+    assert torch.equal(model.covered(batch), covered)
+    assert torch.equal(covered, coverage(batch, len(lags), selection="given", lags=lags))
+
+
+def test_given_lags_answer_their_distances_and_no_other() -> None:
+    task = mqar("stream", 64, 8, distance=Fixed(values=[5, 12, 20]))
+    batch = task.rows("report", 0, 0, 100)
+    model = AnalyticBaseConv.for_task(task, 2, "given", lags=(20, 5))
+    hits = model.predict(batch.inputs, batch.query_pos) == batch.answers
+    assert torch.equal(hits, batch.distance != 12)
+    assert model.causal
 
 
 @pytest.mark.parametrize("name", ["official", "prefix", "stream", "triples", "probe"])
@@ -154,7 +177,7 @@ def test_prefix_causal_ignores_later_tokens_and_cross_does_not() -> None:
 
     assert same("prefix_causal")
     assert not same("cross")
-    for selection in SELECTIONS:
+    for selection in COUNTED:
         config = AnalyticBaseConvConfig(selection=selection)
         causal = selection == "prefix_causal"
         assert config.causal == causal
@@ -176,7 +199,7 @@ def test_the_printed_autocorrelation_misses_what_the_cross_correlation_answers()
     assert share("raw") < 0.8
 
 
-@pytest.mark.parametrize("selection", SELECTIONS)
+@pytest.mark.parametrize("selection", COUNTED)
 def test_chunks_do_not_change_answers(selection: str, monkeypatch: pytest.MonkeyPatch) -> None:
     task = TASKS["stream-all"]
     batch = task.rows("report", 0, 0, 20)
@@ -189,7 +212,7 @@ def test_chunks_do_not_change_answers(selection: str, monkeypatch: pytest.Monkey
 
 def test_the_size_follows_the_theorem() -> None:
     counts = [AnalyticBaseConv(layout(100), j).n_params() for j in (1, 2, 3)]
-    assert counts[0].total == counts[0].mixer == 7 * 100 * 30 + 2 * 30 + 1
+    assert counts[0].total == counts[0].mixer == 7 * 100 * 30 + 3 * 30 + 1
     # O(J T V): each further distance adds the same.
     assert counts[2].total - counts[1].total == counts[1].total - counts[0].total
     assert AnalyticBaseConv(layout(100), 1).state_bytes(100) is None
@@ -200,6 +223,12 @@ def test_the_configuration_survives_omegaconf_and_names_itself() -> None:
     assert OmegaConf.to_object(OmegaConf.structured(config)) == config
     assert (config.label, config.mixer_label) == ("analytic_base_conv", "")
     assert not config.needs_training
+    given = AnalyticBaseConvConfig(n_distances=2, selection="given", lags=[3, 8])
+    model = given.build(layout(10))
+    assert (model.lags, model.causal, given.causal) == ([3, 8], True, True)
+    dense = AnalyticBaseConvConfig(implementation="operator", kernel="fft", autocorrelation="fft")
+    model = dense.build(layout(10))
+    assert (model.implementation, model.kernel, model.autocorrelation) == ("operator", "fft", "fft")
 
 
 def roleless() -> PublicLayout:
@@ -219,6 +248,26 @@ def roleless() -> PublicLayout:
         ),
         (lambda: AnalyticBaseConv(layout(8), 1, "x"), "model.selection='x' is unknown"),
         (lambda: AnalyticBaseConv(roleless(), 1), "task.layout=odd has no key and value roles"),
+        (
+            lambda: AnalyticBaseConvConfig(n_distances=2, selection="given", lags=[4]),
+            "names 1 lags: selection=given needs n_distances=2 of them",
+        ),
+        (
+            lambda: AnalyticBaseConvConfig(n_distances=2, selection="given", lags=[4, 4]),
+            r"model.lags=\[4, 4\] must be distinct",
+        ),
+        (
+            lambda: AnalyticBaseConvConfig(n_distances=1, selection="given", lags=[0]),
+            "model.lags=0 must be at least 1",
+        ),
+        (
+            lambda: AnalyticBaseConvConfig(n_distances=1, lags=[4]),
+            r"model.lags=\[4\] needs selection=given, not cross",
+        ),
+        (
+            lambda: AnalyticBaseConv(layout(8), 1, "given", lags=[8]),
+            r"model.lags=\[8\] reaches beyond the 7 lags of task.seq_len=8",
+        ),
         (lambda: predict(torch.tensor([[0, 30]])), "tokens span 0..30, outside task.vocab_size=30"),
         (lambda: predict(torch.tensor([[0, -1]])), "tokens span -1..0, outside task.vocab_size"),
         (lambda: predict(torch.zeros(1, 3).long()), "n_distances=7 exceeds the 2 lags"),
@@ -230,6 +279,11 @@ def roleless() -> PublicLayout:
         "config-typo",
         "selection",
         "no-roles",
+        "lags-few",
+        "lags-twice",
+        "lags-zero",
+        "lags-not-given",
+        "lags-far",
         "token-above",
         "token-below",
         "short-row",

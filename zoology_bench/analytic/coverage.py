@@ -5,14 +5,22 @@ pair, row by row, in plain NumPy.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from zoology_bench.analytic.base_conv import HasPublicLayout
-from zoology_bench.analytic.selection import SELECTIONS, check_n_distances, min_lag
+from zoology_bench.analytic.base import HasPublicLayout
+from zoology_bench.analytic.selection import (
+    SELECTIONS,
+    check_lags,
+    check_n_distances,
+    check_reach,
+    min_lag,
+)
 from zoology_bench.data.batch import Batch
+from zoology_bench.data.layout import PublicLayout
 from zoology_bench.validation import check_name
 
 
@@ -22,6 +30,7 @@ def coverage(
     *,
     task: HasPublicLayout | None = None,
     selection: str = "cross",
+    lags: Sequence[int] = (),
 ) -> Tensor:
     """(B, Q) bool: the query's distance is among the J lags that its row selects.
 
@@ -33,16 +42,31 @@ def coverage(
         n_distances: J.
         task: gives roles to tokens. Without it, queries are the labelled ones and a write is any
             other occurrence of an asked key, which is right unless filler may look like a key.
-        selection: cross, raw or prefix_causal.
+        selection: cross, raw, prefix_causal or given.
+        lags: the J lags of selection=given.
 
     Raises:
-        ValueError: J < 1 or more lags than T offers, an unknown selection, raw without a task
-            (its smallest lag depends on the layout), or a task with another seq_len.
+        ValueError: J < 1 or more lags than T offers, an unknown selection, lags that do not fit it,
+            raw without a task (its smallest lag depends on the layout), or a task with another
+            seq_len.
     """
+    layout = None if task is None else task.public_layout()
+    return covered_queries(batch, n_distances, layout, selection, lags)
+
+
+def covered_queries(
+    batch: Batch,
+    n_distances: int,
+    layout: PublicLayout | None,
+    selection: str,
+    lags: Sequence[int],
+) -> Tensor:
+    """``coverage`` for a layout in place of its task."""
     check_name("selection", selection, SELECTIONS)
     n_rows, length = batch.inputs.shape
     check_n_distances(n_distances, length)
-    layout = None if task is None else task.public_layout()
+    check_lags(lags, n_distances, selection, "lags")
+    check_reach(lags, length, "lags")
     if layout is not None and layout.seq_len != length:
         raise ValueError(f"task.seq_len={layout.seq_len} but the batch has T={length}")
     if layout is None and selection == "raw":
@@ -57,18 +81,21 @@ def coverage(
     covered = np.zeros(tuple(batch.query_pos.shape), dtype=bool)
     for i in range(n_rows):
         pairs = _matching_pairs(tokens[i], asks[i].cpu().numpy(), writes[i].cpu().numpy())
-        selected = _selected(tokens[i], pairs, n_distances, selection, smallest)
+        if selection == "given":
+            selected = {query: set(lags) for query, _ in pairs}
+        else:
+            selected = _selected(tokens[i], pairs, n_distances, selection, smallest)
         lags_of: dict[int, list[int]] = {}
         for query, lag in pairs:
             lags_of.setdefault(query, []).append(lag)
         for j, (query, key) in enumerate(
             zip(batch.query_pos[i].tolist(), batch.key_pos[i].tolist(), strict=True)
         ):
-            lags = lags_of.get(query, [])
+            matching = lags_of.get(query, [])
             if key < 0:
-                covered[i, j] = not lags
+                covered[i, j] = not matching
             else:
-                hits = selected[query].intersection(lags) if query in selected else set()
+                hits = selected[query].intersection(matching) if query in selected else set()
                 covered[i, j] = min(hits, default=None) == query - key
     return torch.from_numpy(covered).to(batch.inputs.device)
 

@@ -4,6 +4,8 @@ Counts are integers and ties go to the smaller lag, so a selection is the same e
 Letters: B batch, T seq_len, V vocab_size, J number of distances.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -11,9 +13,16 @@ from zoology_bench.data.layout import PublicLayout
 from zoology_bench.data.random import sort_rows
 from zoology_bench.validation import check_int
 
-SELECTIONS = ("cross", "raw", "prefix_causal")
+SELECTIONS = ("cross", "raw", "prefix_causal", "given")
 """cross: queries against written keys, over the whole row; raw: the paper's eq. 19 as printed, the
-row against itself; prefix_causal: as cross, on the tokens up to each query."""
+row against itself; prefix_causal: as cross, on the tokens up to each query; given: lags that the
+user names, the same for every row."""
+
+CAUSAL_SELECTIONS = ("prefix_causal", "given")
+"""Those that read no token after the query."""
+
+AUTOCORRELATIONS = ("compare", "fft")
+"""How counts by lag are made; the counts are the same."""
 
 
 def check_n_distances(n_distances: int, seq_len: int) -> None:
@@ -23,6 +32,38 @@ def check_n_distances(n_distances: int, seq_len: int) -> None:
         raise ValueError(
             f"model.n_distances={n_distances} exceeds the {seq_len - 1} lags of "
             f"task.seq_len={seq_len}"
+        )
+
+
+def check_lags(lags: Sequence[int], n_distances: int, selection: str, field: str) -> None:
+    """Raise ``ValueError`` unless J distinct positive lags are given exactly where they are used.
+
+    Args:
+        lags: what the user named.
+        n_distances: J.
+        selection: one of ``SELECTIONS``.
+        field: what to call the lags in an error.
+    """
+    if selection != "given":
+        if lags:
+            raise ValueError(f"{field}={list(lags)} needs selection=given, not {selection}")
+        return
+    for lag in lags:
+        check_int(field, lag, 1)
+    if len(set(lags)) != len(lags):
+        raise ValueError(f"{field}={list(lags)} must be distinct")
+    if len(lags) != n_distances:
+        raise ValueError(
+            f"{field}={list(lags)} names {len(lags)} lags: selection=given needs "
+            f"n_distances={n_distances} of them"
+        )
+
+
+def check_reach(lags: Sequence[int], seq_len: int, field: str) -> None:
+    """Raise ``ValueError`` for a given lag that reaches no position of a row."""
+    if lags and max(lags) > seq_len - 1:
+        raise ValueError(
+            f"{field}={list(lags)} reaches beyond the {seq_len - 1} lags of task.seq_len={seq_len}"
         )
 
 
