@@ -26,8 +26,12 @@ def test_every_task_preset_trains_two_steps(task, tmp_path):
     assert run(cfg, tmp_path).status == "finished"
 
 
-TASK_OF = {"attention_analytic": "mqar_fixed_32_4", "base_conv_analytic": "mqar_fixed_32_4"}
-"""The task of a model whose weights are written for one."""
+TASK_OF = {
+    "attention_analytic": "mqar_fixed_32_4",
+    "base_conv_analytic": "mqar_fixed_32_4",
+    "analytic_attention_triples": "mqar_triples",
+}
+"""The task of a model whose weights are written for one, or that accepts one layout only."""
 
 
 @pytest.mark.parametrize("model", presets("model"))

@@ -4,13 +4,16 @@ Trained, analytic and baseline models are asked the same rows in the same pieces
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
 
+from zoology_bench.analytic import AnalyticModel
 from zoology_bench.baselines import build_baselines
 from zoology_bench.config import RunConfig
 from zoology_bench.data.batch import Batch
+from zoology_bench.reporting.columns import COVERAGE
 from zoology_bench.result_rows import ModelFields, TrainingFields, kind_of, tally_fields
 from zoology_bench.tasks.base import Task
 from zoology_bench.training.evaluate import Predictor, accuracy, evaluate, evaluate_with_loss
@@ -42,13 +45,30 @@ def grade_analytic(cfg: RunConfig, described: Described) -> list[dict[str, Any]]
         columns = ModelFields(
             kind="untrained",
             model=cfg.model.label,
+            mixer=cfg.model.mixer_label,
             causal=model.causal,
+            d_model=getattr(model, "d_model", None),
+            n_layers=getattr(model, "n_layers", None),
             n_params_total=count.total,
             n_params_non_embedding=count.non_embedding,
             n_params_mixer=count.mixer,
         )
-        rows += graded(cfg, model, task, "report", {**fields, **columns_of(columns)})
+        columns = {**fields, **columns_of(columns), "state_bytes": model.state_bytes(task.seq_len)}
+        rows += graded(cfg, model, task, "report", columns)
+        if isinstance(model, AnalyticModel):
+            rows += _predicted(cfg, model, task, columns)
     return rows
+
+
+def _predicted(
+    cfg: RunConfig, model: AnalyticModel, task: Task, columns: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """The row of the share that the construction is predicted to answer."""
+    tallies = Tallies(task.public_layout().vocabulary)
+    for batch in _pieces(task, "report", cfg.trainer.n_report_rows, cfg):
+        tallies.add_hit_probability(batch, model.covered(batch).double())
+    overall = [replace(t, metric=COVERAGE) for t in tallies.rows() if t.slice_key == ""]
+    return [{**columns, **row} for row in tally_fields(overall, "report")]
 
 
 def failed_rows(
@@ -58,7 +78,7 @@ def failed_rows(
     model = ModelFields(
         kind=kind_of(cfg),
         model=cfg.model.label,
-        mixer=getattr(getattr(cfg.model, "mixer", None), "label", ""),
+        mixer=getattr(cfg.model, "mixer_label", ""),
         init=getattr(cfg.model, "init_label", ""),
         causal=getattr(cfg.model, "causal", True),
         d_model=getattr(cfg.model, "d_model", None),

@@ -221,7 +221,7 @@ def test_the_size_follows_the_theorem() -> None:
 def test_the_configuration_survives_omegaconf_and_names_itself() -> None:
     config = AnalyticBaseConvConfig(n_distances=3, selection="raw")
     assert OmegaConf.to_object(OmegaConf.structured(config)) == config
-    assert (config.label, config.mixer_label) == ("analytic_base_conv", "")
+    assert (config.label, config.mixer_label) == ("analytic_base_conv", "raw J=3")
     assert not config.needs_training
     given = AnalyticBaseConvConfig(n_distances=2, selection="given", lags=[3, 8])
     model = given.build(layout(10))

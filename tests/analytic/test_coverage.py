@@ -68,6 +68,18 @@ def test_filler_that_looks_like_keys_needs_the_task() -> None:
     assert disagree_with < disagree_without
 
 
+@pytest.mark.parametrize("selection", ["prefix_causal", "given"])
+def test_a_causal_selection_answers_a_question_that_a_value_follows(selection: str) -> None:
+    # With any filler a value may follow a question, which a causal model cannot know.
+    task = mqar("official", 64, 8, filler="any")
+    rows = task.rows("report", 0, 0, 300)
+    assert not task.public_layout().asked(rows.inputs).gather(1, rows.query_pos).all()
+    lags = (16, 18, 20, 22) if selection == "given" else ()
+    model = AnalyticBaseConv.for_task(task, 4, selection, lags=lags)
+    hits = model.predict(rows.inputs, rows.query_pos) == rows.answers
+    assert torch.equal(hits, model.covered(rows))
+
+
 @pytest.mark.parametrize(
     ("how", "message"),
     [

@@ -1,6 +1,7 @@
 """The construction fails as it is printed, slip by slip, and is exact as it is corrected."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from tests.analytic.errata import (
     outputs,
     printed_autocorrelation,
     shift_form,
+    table,
     triples,
 )
 from zoology_bench.analytic.base_conv.literal import Circuit
@@ -71,6 +73,12 @@ def test_the_literal_blocks_equal_the_shift_form(t: int, repeated: bool) -> None
     circuit = Circuit.of(rows, CHANNELS, None)
     z = circuit.blocks(F.one_hot(tokens, CHANNELS).float()).sum(1)
     assert torch.equal(z.long(), shift_form(tokens, t))
+
+
+def test_the_page_shows_what_the_command_prints() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "theory.md").read_text()
+    shown = page.partition("<!-- errata -->\n")[2].partition("\n<!-- /errata -->")[0]
+    assert shown == table()
 
 
 def test_the_defaults_are_the_corrected_form() -> None:

@@ -1,5 +1,6 @@
 """The proof's stack, the kernels and the integers give the same answers on every input."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from torch import Tensor
 from tests.analytic.tasks import TASKS, mqar
 from zoology_bench.analytic import AnalyticBaseConv
 from zoology_bench.analytic.base_conv import literal, operator
+from zoology_bench.analytic.base_conv.rows import block_weights
 from zoology_bench.analytic.fft_counts import fft_counts
 from zoology_bench.analytic.selection import SELECTIONS, cross_counts, raw_counts
 from zoology_bench.data.layout import PublicLayout, Vocabulary
@@ -83,6 +85,21 @@ def test_linear_sums_weights_let_the_last_write_win_over_many_stale_ones() -> No
     for form in FORMS.values():
         model = AnalyticBaseConv(layout, len(lags), "given", lags=lags, **form)
         assert model.predict(row, torch.tensor([[38]])).tolist() == [[5]]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "most"),
+    [(torch.bfloat16, 9), (torch.float32, 25), (torch.float64, 54)],
+    ids=["bf16", "fp32", "fp64"],
+)
+def test_the_margin_of_the_nearest_match_survives_rounding_up_to(
+    dtype: torch.dtype, most: int
+) -> None:
+    def apart(n_distances: int) -> bool:
+        first, *later = block_weights(n_distances).tolist()
+        return bool(torch.tensor(first, dtype=dtype) > torch.tensor(math.fsum(later), dtype=dtype))
+
+    assert [apart(n) for n in (most, most + 1)] == [True, False]
 
 
 @pytest.mark.parametrize("selection", ["prefix_causal", "given"])

@@ -57,7 +57,7 @@ class AnalyticConfig(abc.ABC):
 
     @property
     def mixer_label(self) -> str:
-        """It has no trained mixer."""
+        """What tells apart two configurations of one construction; it has no trained mixer."""
         return ""
 
     @property
@@ -136,6 +136,11 @@ class AnalyticModel(abc.ABC):
             yield piece
             # One entry per query is cleared, not the whole buffer.
             piece.scatter_(-1, predicted.clamp(min=0)[..., None], 0.0)
+
+    @property
+    def n_layers(self) -> int:
+        """``size().depth``."""
+        return self.size().depth
 
     def n_params(self) -> ParamCount:
         """``size().n_params``; one-hot rows need no embedding."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from zoology_bench.analytic.base import HasPublicLayout
 from zoology_bench.analytic.selection import (
+    CAUSAL_SELECTIONS,
     SELECTIONS,
     check_lags,
     check_n_distances,
@@ -77,14 +78,20 @@ def covered_queries(
     else:
         asks, writes = layout.asked(batch.inputs), layout.written(batch.inputs)
         smallest = min_lag(layout)
+    votes = asks
+    if selection in CAUSAL_SELECTIONS:
+        # They cannot see a value that follows the query, where any token may be filler.
+        asks = asks.scatter(1, batch.query_pos, True)
     tokens = batch.inputs.cpu().numpy()
     covered = np.zeros(tuple(batch.query_pos.shape), dtype=bool)
     for i in range(n_rows):
         pairs = _matching_pairs(tokens[i], asks[i].cpu().numpy(), writes[i].cpu().numpy())
         if selection == "given":
-            selected = {query: set(lags) for query, _ in pairs}
+            chosen = set(lags)
+            selected = {query: chosen for query, _ in pairs}
         else:
-            selected = _selected(tokens[i], pairs, n_distances, selection, smallest)
+            voting = [(q, s, bool(votes[i, q])) for q, s in pairs]
+            selected = _selected(tokens[i], voting, n_distances, selection, smallest)
         lags_of: dict[int, list[int]] = {}
         for query, lag in pairs:
             lags_of.setdefault(query, []).append(lag)
@@ -113,23 +120,27 @@ def _matching_pairs(
 
 def _selected(
     tokens: np.ndarray,
-    pairs: list[tuple[int, int]],
+    pairs: list[tuple[int, int, bool]],
     n_distances: int,
     selection: str,
     smallest: int,
 ) -> dict[int, set[int]]:
-    """The lags that each query with a matching pair may use."""
-    queries = sorted({query for query, _ in pairs})
+    """The lags that each query with a matching pair may use; pairs as (query, lag, votes)."""
+    queries = sorted({query for query, _, _ in pairs})
     if selection == "prefix_causal":
         return {
-            query: _most_frequent([s for q, s in pairs if q <= query], n_distances, smallest)
+            query: _most_frequent(
+                [s for q, s, votes in pairs if q == query or (q < query and votes)],
+                n_distances,
+                smallest,
+            )
             for query in queries
         }
     if selection == "raw":
         later, earlier = np.nonzero(np.tril(tokens[:, None] == tokens[None, :], k=-1))
         lags = (later - earlier).tolist()
     else:
-        lags = [lag for _, lag in pairs]
+        lags = [lag for _, lag, _ in pairs]
     return dict.fromkeys(queries, _most_frequent(lags, n_distances, smallest))
 
 

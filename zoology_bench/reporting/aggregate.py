@@ -6,7 +6,7 @@ what it was measured on; a choice is a learning rate with the rest of the traine
 
 import pandas as pd
 
-from zoology_bench.reporting.columns import CELL, KINDS, UNBOUNDED_METRICS
+from zoology_bench.reporting.columns import CELL, COVERAGE, KINDS, UNBOUNDED_METRICS
 from zoology_bench.reporting.intervals import effective_n, t_interval, wilson_interval
 
 SOLVED = 0.99
@@ -132,7 +132,7 @@ def error_shares(frame: pd.DataFrame) -> pd.DataFrame:
         kind of error: its share of all queries, mean over the seeds that have a number.
     """
     chosen = choose(frame)
-    kinds = ~chosen.metric.isin(["accuracy", *UNBOUNDED_METRICS])
+    kinds = ~chosen.metric.isin(["accuracy", COVERAGE, *UNBOUNDED_METRICS])
     rows = chosen.loc[kinds & (chosen.split == "report") & (chosen.slice_key == "")]
     rows = rows.assign(metric="error_" + rows.metric)
     means = rows.groupby([*_GROUP, "metric"], dropna=False, as_index=False).value.mean()

@@ -11,6 +11,8 @@ SCHEMA_VERSION = 1
 KINDS = ("trained", "untrained", "baseline")
 STATUSES = ("finished", "failed")
 SPLITS = ("train", "select", "report")
+COVERAGE = "coverage"
+"""Metric of a construction: the share of queries that it is predicted to answer."""
 UNBOUNDED_METRICS = ("loss",)
 """Metrics that are not shares of the queries."""
 
@@ -98,7 +100,12 @@ COLUMNS: tuple[Column, ...] = (
     Column("split", "str", "train, select (choices are made on it) or report (tables use it)"),
     Column("slice_key", "str", "what the slice fixes (distance, ...); empty: all queries", ""),
     Column("slice_value", "str", "its value or lo-hi range, ends included; empty: all queries", ""),
-    Column("metric", "str", "accuracy, an error share (misbinding, ...), or loss in nats"),
+    Column(
+        "metric",
+        "str",
+        "accuracy, coverage (the accuracy predicted of a construction), an error share "
+        "(misbinding, ...), or loss in nats",
+    ),
     Column("value", "float?", "hits / n; empty only where a failed run has no number", None),
     Column("hits", "float", "count or sum behind value; expected count for baselines", 0.0),
     Column("n", "int", "queries counted", 0),

@@ -35,6 +35,11 @@ class AnalyticBaseConvConfig(AnalyticConfig):
         check_lags(self.lags, self.n_distances, self.selection, "model.lags")
 
     @property
+    def mixer_label(self) -> str:
+        how = "" if self.implementation == "token" else f" {self.implementation}"
+        return f"{self.selection} J={self.n_distances}{how}"
+
+    @property
     def causal(self) -> bool:
         return self.selection in CAUSAL_SELECTIONS
 

@@ -41,7 +41,8 @@ def block_weights(n_distances: int) -> Tensor:
     """(J,) float64 weights of Linear_sum: 1, 1/2, 1/4, ...
 
     Each exceeds all later ones together, so the block of the smallest lag decides the argmax
-    whatever the others hold: the last write wins.
+    whatever the others hold: the last write wins. Rounded to a dtype of p bits, sums of them stay
+    apart up to J = p + 1: 9 lags in bf16, 25 in fp32, 54 in fp64.
     """
     return torch.pow(2.0, -torch.arange(n_distances, dtype=torch.float64))
 
