@@ -39,7 +39,8 @@ def main() -> None:
             text = frame.to_csv(index=False, float_format="%.6g")
             atomic_write(OUT / f"{name}.csv", text.encode(), OUT)
     for name, draw in (("coverage", draw_coverage), ("memory", draw_memory)):
-        figure = draw(pd.read_csv(OUT / f"{name}.csv"))
+        with mpl.rc_context(STYLE):
+            figure = draw(pd.read_csv(OUT / f"{name}.csv"))
         for suffix in ("png", "svg"):
             atomic_write(OUT / f"{name}.{suffix}", render(figure, suffix), OUT)
 
@@ -90,7 +91,7 @@ def draw_coverage(frame: pd.DataFrame) -> Figure:
         axis.set_xticks(DISTANCES, [str(j) for j in DISTANCES])
         axis.minorticks_off()
     axes[0].set_ylabel("share answered")
-    axes[-1].legend(loc="lower right", frameon=False)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 
@@ -107,16 +108,14 @@ def draw_memory(frame: pd.DataFrame) -> Figure:
     for axis in axes:
         axis.axvline(d_key, color="#999999", linewidth=0.7)
         axis.set(xlabel="K, keys written")
-        axis.legend(frameon=False)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
 
 
 def _panels(count: int) -> tuple[Figure, list[Axes]]:
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(2.4 * count + 0.4, 2.6), layout="constrained")
-        FigureCanvasAgg(figure)
-        axes = figure.subplots(1, count, sharey=count > 2)
-    return figure, list(axes)
+    figure = Figure(figsize=(2.4 * count + 0.4, 2.7), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, list(figure.subplots(1, count, sharey=count > 2))
 
 
 if __name__ == "__main__":
