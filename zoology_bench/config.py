@@ -22,7 +22,7 @@ from hydra.errors import ConfigCompositionException
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from zoology_bench.analytic import AnalyticBaseConvConfig
+from zoology_bench.analytic import AnalyticBaseConvConfig, BaseConvCircuitConfig
 from zoology_bench.analytic.selection import check_n_distances
 from zoology_bench.baselines import BaselinesConfig
 from zoology_bench.mixers import MIXERS
@@ -37,6 +37,7 @@ from zoology_bench.validation import check_int, unknown_name
 MODELS = {
     "lm": LanguageModelConfig,
     "analytic_base_conv": AnalyticBaseConvConfig,
+    "base_conv_circuit": BaseConvCircuitConfig,
     "baselines": BaselinesConfig,
 }
 
@@ -113,6 +114,8 @@ class RunConfig:
                 )
             if isinstance(self.model, AnalyticBaseConvConfig):
                 check_n_distances(self.model.n_distances, task.seq_len)
+            if isinstance(self.model, BaseConvCircuitConfig):
+                self.model.check_layout(task.public_layout())
             if seq_len is not None and task.seq_len > seq_len:
                 raise ValueError(
                     f"{where}.seq_len={task.seq_len} must be at most model.seq_len={seq_len}"

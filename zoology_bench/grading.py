@@ -43,6 +43,8 @@ def grade_analytic(cfg: RunConfig, described: Described) -> list[dict[str, Any]]
             kind="untrained",
             model=cfg.model.label,
             causal=model.causal,
+            d_model=getattr(model, "d_model", None),
+            n_layers=getattr(model, "n_layers", None),
             n_params_total=count.total,
             n_params_non_embedding=count.non_embedding,
             n_params_mixer=count.mixer,

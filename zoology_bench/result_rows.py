@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from zoology_bench.analytic import AnalyticBaseConvConfig
 from zoology_bench.baselines import BaselinesConfig
 from zoology_bench.config import RunConfig
 from zoology_bench.plain import to_plain
@@ -68,7 +67,7 @@ def kind_of(cfg: RunConfig) -> str:
     """trained, untrained or baseline: how the run's numbers come about."""
     if isinstance(cfg.model, BaselinesConfig):
         return "baseline"
-    return "untrained" if isinstance(cfg.model, AnalyticBaseConvConfig) else "trained"
+    return "trained" if cfg.model.needs_training else "untrained"
 
 
 def run_id_of(cfg: RunConfig) -> str:

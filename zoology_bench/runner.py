@@ -12,7 +12,6 @@ from typing import Any
 import pandas as pd
 import torch
 
-from zoology_bench.analytic import AnalyticBaseConvConfig
 from zoology_bench.baselines import BaselinesConfig
 from zoology_bench.config import RunConfig
 from zoology_bench.data.batch import Batch
@@ -165,7 +164,7 @@ def _attempt(
     try:
         if isinstance(cfg.model, BaselinesConfig):
             return grade_baselines(cfg, described), ""
-        if isinstance(cfg.model, AnalyticBaseConvConfig):
+        if kind_of(cfg) == "untrained":
             return grade_analytic(cfg, described), ""
         return _train_and_grade(cfg, described, folder, checkpoints, progress_bar)
     except Exception as error:
