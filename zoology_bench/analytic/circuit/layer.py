@@ -81,7 +81,11 @@ def base_conv(u: Tensor, layer: BaseConvLayer, convolve: Convolution) -> Tensor:
 
 def causal_shifts(u: Tensor, layer: BaseConvLayer) -> Tensor:
     """h conv u, zeros before the first row, as shifted copies: exact."""
-    return shift_conv(u, layer.shifts, layer.taps)
+    convolved = torch.zeros_like(u)
+    # Most channels of a circuit's layer pass through the gate alone; their filter is zero.
+    live = torch.nonzero((layer.taps != 0).any(1))[:, 0]
+    convolved[:, live] = shift_conv(u[:, live], layer.shifts[live], layer.taps[live])
+    return convolved
 
 
 def cyclic_shifts(u: Tensor, layer: BaseConvLayer) -> Tensor:

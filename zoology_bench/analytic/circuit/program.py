@@ -33,10 +33,7 @@ class Affine:
     def __add__(self, other: "Affine | Rows") -> "Affine":
         if not isinstance(other, Affine):
             return replace(self, constant=self.constant + other)
-        terms = dict(self.terms)
-        for term, coefficient in other.terms.items():
-            terms[term] = terms.get(term, 0.0) + coefficient
-        return Affine(terms, self.constant + other.constant)
+        return total([self, other])
 
     def __mul__(self, factor: float) -> "Affine":
         return Affine({t: factor * c for t, c in self.terms.items()}, factor * self.constant)
@@ -84,7 +81,13 @@ def constant(rows: Rows) -> Affine:
 
 def total(expressions: Iterable[Affine]) -> Affine:
     """The sum of some expressions."""
-    return sum(expressions, Affine())
+    terms: dict[tuple[str, int], float] = {}
+    constants: Rows = 0.0
+    for expression in expressions:
+        constants = constants + expression.constant
+        for term, coefficient in expression.terms.items():
+            terms[term] = terms.get(term, 0.0) + coefficient
+    return Affine(terms, constants)
 
 
 @dataclass(frozen=True, slots=True)
