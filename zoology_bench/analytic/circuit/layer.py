@@ -84,7 +84,8 @@ def causal_shifts(u: Tensor, layer: BaseConvLayer) -> Tensor:
     convolved = torch.zeros_like(u)
     # Most channels of a circuit's layer pass through the gate alone; their filter is zero.
     live = torch.nonzero((layer.taps != 0).any(1))[:, 0]
-    convolved[:, live] = shift_conv(u[:, live], layer.shifts[live], layer.taps[live])
+    if len(live):
+        convolved[:, live] = shift_conv(u[:, live], layer.shifts[live], layer.taps[live])
     return convolved
 
 
