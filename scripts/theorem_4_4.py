@@ -84,6 +84,7 @@ def draw_records() -> Figure:
         _draw_stage(ax, column, snapshot)
     ax.set_xticks([-1, *range(len(snapshots))])
     ax.set_xticklabels(["tokens", *(s.stage for s in snapshots)], rotation=60, ha="right")
+    ax.set_xlim(-1.7, len(snapshots) - 0.5)
     ax.set_ylabel("row (the tokens' rows shaded, zero rows below)")
     ax.invert_yaxis()
     ax.set_title(
