@@ -57,6 +57,8 @@ WRONG = [
     (["a=b=c=["], "'a=b=c=[' is not key=value"),
     (["trainer.lr=-1"], "trainer.lr=-1.0 must be positive"),
     (["model=analytic_base_conv", "model.n_distances=100"], "n_distances=100"),
+    (["model=base_conv_circuit"], "task.layout=prefix does not fit model=base_conv_circuit"),
+    (["task=mqar_triples", "model=base_conv_circuit", "model.route=swap"], "model.route='swap'"),
     (["experiment=smoke,quickstart"], "run one experiment at a time"),
     (["device=cuda:x"], "device='cuda:x' is unknown"),
     (["device=tpu"], "device='tpu' is unknown; known: cpu, cuda, cuda:N"),

@@ -8,7 +8,7 @@ import torch
 from tests.markdown import python_blocks, run
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", ROOT / "docs" / "tasks.md"]
+PAGES = [ROOT / "README.md", *(ROOT / "docs" / page for page in ("tasks.md", "theorem_4_4.md"))]
 WITH_PYTHON = [page for page in PAGES if python_blocks(page.read_text())]
 WITH_SLOW = [page for page in WITH_PYTHON if any(b.slow for b in python_blocks(page.read_text()))]
 

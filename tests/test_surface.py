@@ -26,18 +26,20 @@ def test_every_task_preset_trains_two_steps(task, tmp_path):
     assert run(cfg, tmp_path).status == "finished"
 
 
-TASK_OF = {
-    "attention_analytic": "mqar_fixed_32_4",
-    "base_conv_analytic": "mqar_fixed_32_4",
-    "analytic_attention_triples": "mqar_triples",
-}
-"""The task of a model whose weights are written for one, or that accepts one layout only."""
+SMALL_TRIPLES = ["task=mqar_triples", "task.seq_len=18", "task.n_kv_pairs=6", "task.n_queries=2"]
+SMALL_TRIPLES += ["task.distance.hi=14"]
+CIRCUITS = [name for name in presets("model") if name.startswith("base_conv_circuit")]
+TASK_OF = {name: ["task=mqar_fixed_32_4"] for name in ("attention_analytic", "base_conv_analytic")}
+TASK_OF |= dict.fromkeys(CIRCUITS, SMALL_TRIPLES)
+TASK_OF["analytic_attention_triples"] = SMALL_TRIPLES
+TASK_OF["analytic_base_conv_prefix_causal_32"] = ["task=mqar_mini_pairs_4"]
+"""The task of a model that is written for one, takes one layout only, or needs its length."""
 
 
 @pytest.mark.parametrize("model", presets("model"))
 def test_every_model_preset_runs(model, tmp_path):
-    task = TASK_OF.get(model, "mqar_small_32_4")
-    cfg = shortened(compose([f"task={task}", f"model={model}"]))
+    task = TASK_OF.get(model, ["task=mqar_small_32_4"])
+    cfg = shortened(compose([*task, f"model={model}"]))
     assert run(cfg, tmp_path).status == "finished"
 
 

@@ -48,15 +48,14 @@ def grade_analytic(cfg: RunConfig, described: Described) -> list[dict[str, Any]]
             mixer=cfg.model.mixer_label,
             causal=model.causal,
             d_model=getattr(model, "d_model", None),
-            n_layers=getattr(model, "n_layers", None),
+            n_layers=model.n_layers,
             n_params_total=count.total,
             n_params_non_embedding=count.non_embedding,
             n_params_mixer=count.mixer,
         )
         columns = {**fields, **columns_of(columns), "state_bytes": model.state_bytes(task.seq_len)}
         rows += graded(cfg, model, task, "report", columns)
-        if isinstance(model, AnalyticModel):
-            rows += _predicted(cfg, model, task, columns)
+        rows += _predicted(cfg, model, task, columns)
     return rows
 
 

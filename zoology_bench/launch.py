@@ -28,6 +28,7 @@ from zoology_bench.config import (
 )
 from zoology_bench.plain import to_plain
 from zoology_bench.reporting.aggregate import summarise
+from zoology_bench.reporting.constructions import constructions_markdown
 from zoology_bench.reporting.files import OutputError
 from zoology_bench.reporting.report import write_report
 from zoology_bench.reporting.store import RunStore
@@ -159,7 +160,10 @@ def _conclude(
     table = []
     if results:
         rows = pd.concat([result.rows for result in results], ignore_index=True)
-        table = [overview_markdown(summarise(rows)), ""]
+        summary = summarise(rows)
+        table = [overview_markdown(summary), ""]
+        if constructions := constructions_markdown(summary):
+            table += [constructions, ""]
     return Outcome(text="\n".join([*table, *lines]), failed=bool(failed or missing))
 
 

@@ -3,6 +3,7 @@
 from zoology_bench.analytic.attention import AnalyticAttention, AnalyticAttentionConfig
 from zoology_bench.analytic.base import AnalyticConfig, AnalyticModel, Size
 from zoology_bench.analytic.base_conv import AnalyticBaseConv, AnalyticBaseConvConfig
+from zoology_bench.analytic.circuit import BaseConvCircuit, BaseConvCircuitConfig
 from zoology_bench.analytic.coverage import coverage
 from zoology_bench.analytic.every_lag import AnalyticEveryLag, AnalyticEveryLagConfig
 from zoology_bench.analytic.memory import (
@@ -19,6 +20,7 @@ ANALYTIC: dict[str, type[AnalyticConfig]] = {
         AnalyticAttentionConfig,
         AnalyticLinearAttentionConfig,
         AnalyticDeltaRuleConfig,
+        BaseConvCircuitConfig,
     )
 }
 """Every construction's configuration by name."""
@@ -36,6 +38,8 @@ __all__ = [
     "AnalyticLinearAttentionConfig",
     "AnalyticMemory",
     "AnalyticModel",
+    "BaseConvCircuit",
+    "BaseConvCircuitConfig",
     "Size",
     "coverage",
 ]

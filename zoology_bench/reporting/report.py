@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from zoology_bench.reporting.aggregate import error_shares, summarise
+from zoology_bench.reporting.constructions import constructions_markdown
 from zoology_bench.reporting.files import atomic_write, csv_bytes, output_error
 from zoology_bench.reporting.gap import gap_markdown
 from zoology_bench.reporting.load import load_results
@@ -41,10 +42,13 @@ def write_report(paths: Iterable[str | Path] | str | Path, out: str | Path) -> l
     summary = summarise(frame)
     if summary.empty:
         raise ValueError(f"no accuracy on report rows in {', '.join(map(str, sources))}")
+    page = table_markdown(
+        _with_errors(summary, frame), _title(frame), provenance(frame), gap_markdown(summary)
+    )
+    if constructions := constructions_markdown(summary):
+        page += f"\n## Constructions\n\n{constructions}\n"
     files = {
-        "table.md": table_markdown(
-            _with_errors(summary, frame), _title(frame), provenance(frame), gap_markdown(summary)
-        ).encode(),
+        "table.md": page.encode(),
         "summary.csv": csv_bytes(summary),
     }
     if not _holds_results(folder, sources):
