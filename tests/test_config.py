@@ -93,6 +93,18 @@ def test_sweeps_multiply_and_a_fixed_value_replaces_an_axis_of_the_experiment():
     assert [cell.seed for cell in two_seeds] == [3, 4]
 
 
+def test_no_cell_of_a_plan_keeps_a_value_of_the_one_before():
+    cells = plan(["model=attention", "trainer.betas=[0.9,0.95],[0.8,0.9]", "trainer.lr=null,0.5"])
+    found = [(cell.trainer.betas, cell.trainer.lr) for cell in cells]
+    assert found == [([0.9, 0.95], None), ([0.9, 0.95], 0.5), ([0.8, 0.9], None), ([0.8, 0.9], 0.5)]
+    laws = plan(
+        ["task=mqar_prefix_log", "task.distance={lo:40},{hi:100}", "seed=0,1", "model=base_conv"]
+    )
+    assert [(c.task.distance.lo, c.task.distance.hi) for c in laws] == [(40, 224)] * 2 + [
+        (32, 100)
+    ] * 2
+
+
 def test_compose_refuses_a_grid_and_points_to_plan():
     with pytest.raises(ValueError, match=r"grid of 2 runs; use plan\(\)"):
         compose(["seed=0,1"])
