@@ -8,6 +8,8 @@ from tests.analytic.circuit.rows import IDS, VARIANTS, distinct_rows, last_write
 from zoology_bench.analytic import BaseConvCircuit
 from zoology_bench.analytic.circuit.layer import causal_fft, cyclic_fft, rounded
 
+CASES = list(zip(VARIANTS, IDS, strict=True))
+
 
 def rows_of(n_triples: int) -> Tensor:
     return torch.cat(
@@ -59,7 +61,10 @@ def by_fft(n_triples: int, causal: bool, route: str, *, clean: bool = False) -> 
     return model
 
 
-@pytest.mark.parametrize(("causal", "route"), VARIANTS, ids=IDS)
+@pytest.mark.parametrize(
+    ("causal", "route"),
+    [pytest.param(*v, marks=[pytest.mark.slow] if v[0] else [], id=i) for v, i in CASES],
+)
 def test_by_fft_bits_are_off_and_two_cures_bring_them_back(causal, route):
     rows = rows_of(8)
     model, clean = by_fft(8, causal, route), by_fft(8, causal, route, clean=True)
