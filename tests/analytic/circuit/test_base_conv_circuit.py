@@ -1,5 +1,6 @@
 """The circuit behind the interface of the suite's models."""
 
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -58,6 +59,22 @@ def test_chunks_do_not_change_answers(monkeypatch):
     model = BaseConvCircuit(4, 16)
     monkeypatch.setattr(base_conv_circuit, "CHUNK_BYTES", 3 * 4 * model.d_model * model.n_rows)
     assert torch.equal(model.predict(rows), last_write_wins(rows))
+
+
+def test_answering_keeps_the_state_of_one_layer_not_of_all(monkeypatch):
+    model, alive, most = BaseConvCircuit(4, 16), [], 0
+    layers = model.states
+
+    def watched(tokens):
+        nonlocal most
+        for layer, state in layers(tokens):
+            alive.append(weakref.ref(state))
+            most = max(most, sum(ref() is not None for ref in alive))
+            yield layer, state
+
+    monkeypatch.setattr(model, "states", watched)
+    model.predict(random_rows(3, 4, 16, n_keys=3, seed=0))
+    assert len(alive) == model.n_layers > 3 >= most
 
 
 def test_a_run_reports_the_circuits_sizes(tmp_path):

@@ -3,6 +3,7 @@
 Letters: B batch, T seq_len, Q queries, D width, L rows of the circuit.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -186,7 +187,8 @@ class BaseConvCircuit:
         return bits[..., list(self.circuit.answer_rows)]
 
     def _answers(self, tokens: Tensor) -> Tensor:
-        *_, (_, state) = self.states(tokens)
+        # One state at a time: unpacking would keep those of all layers.
+        ((_, state),) = deque(self.states(tokens), maxlen=1)
         # Each bit is rounded by itself: errors of a convolution that rounds would add up in a sum.
         hit, *bits = (self.read_out(state) > 0.5).unbind(1)
         value = torch.zeros_like(hit, dtype=torch.int64)
