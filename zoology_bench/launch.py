@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shlex
 import sys
 import threading
 from collections.abc import Sequence
@@ -108,10 +109,18 @@ def presets(config_dirs: Sequence[str]) -> str:
 @hydra.main(version_base="1.3", config_path=str(config_dir()), config_name="run")
 def _job(raw: DictConfig) -> float:
     alone = HydraConfig.get().mode == RunMode.RUN
-    result = run(to_run_config(raw), progress_bar=alone and sys.stderr.isatty())
+    bar = alone and sys.stderr.isatty()
+    result = run(to_run_config(raw), progress_bar=bar, command=_command())
     if result.status == "failed":
         _log.error("run %s failed: %s", result.run_id, result.reason)
     return _select_accuracy(result)
+
+
+def _command() -> str:
+    """The command line that starts the current job alone."""
+    given = HydraConfig.get().overrides
+    presets = [word for word in given.hydra if word.startswith("hydra.searchpath=")]
+    return shlex.join(["zoology-bench", "run", *presets, *given.task])
 
 
 def _select_accuracy(result: RunResult) -> float:

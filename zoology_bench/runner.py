@@ -19,10 +19,13 @@ from zoology_bench.grading import (
     Described,
     columns_of,
     failed_rows,
+    frozen_logits,
+    frozen_model,
     grade_analytic,
     grade_baselines,
     graded,
     select_score,
+    with_frozen_logits,
 )
 from zoology_bench.models import LanguageModel
 from zoology_bench.plain import to_plain
@@ -72,6 +75,7 @@ def run(
     force: bool = False,
     *,
     progress_bar: bool = False,
+    command: str = "",
 ) -> RunResult:
     """Train or build one model, grade it on every evaluated task, and store the rows.
 
@@ -83,6 +87,7 @@ def run(
         output_dir: overrides ``cfg.output_dir``.
         force: run again, from step 0, although a finished result is stored.
         progress_bar: show the steps on stderr.
+        command: the command line that starts this run alone, kept in its rows.
 
     Raises:
         OutputError: the folder cannot be written, or another process is writing this run.
@@ -107,7 +112,7 @@ def run(
             raise output_error(store.output_dir, error) from error
         common = {**run_fields(cfg), **provenance(cfg.device)}
         status = "failed" if reason else "finished"
-        common |= {"status": status, "fail_reason": reason}
+        common |= {"status": status, "fail_reason": reason, "command": command}
         store.write_result(run_id, [{**common, **row} for row in rows])
         if status == "finished" and not cfg.keep_checkpoint:
             checkpoints.remove()
@@ -218,12 +223,13 @@ def _train_and_grade(
         training = TrainingFields.of(result, lr)
         if result.status == "failed":
             return failed_rows(cfg, described, training, result.reason), result.reason
-        rows = []
+        rows, frozen = [], frozen_model(cfg)
         for task, fields in described:
             columns = {**fields, **columns_of(_trained_fields(cfg, model)), **columns_of(training)}
             columns["state_bytes"] = model.state_bytes(task.seq_len)
-            for split in ("select", "report"):
-                rows += graded(cfg, model, task, split, columns)
+            rows += graded(cfg, model, task, "select", columns)
+            report = graded(cfg, model, task, "report", columns)
+            rows += with_frozen_logits(report, frozen_logits(frozen, task, cfg.device))
         logger.summarize(_summary(rows))
         failed = False
         return rows, ""

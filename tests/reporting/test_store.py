@@ -10,7 +10,8 @@ import pytest
 
 from tests.reporting.frames import both_splits, failed, row
 from zoology_bench.reporting import OutputError, RunStore, load_results
-from zoology_bench.reporting.files import read_csv
+from zoology_bench.reporting.columns import names_at
+from zoology_bench.reporting.files import csv_bytes, read_csv
 
 WRITER = """
 import sys
@@ -188,6 +189,19 @@ def test_a_result_of_another_schema_version_is_named(store):
     path.write_text(json.dumps(record))
     with pytest.raises(ValueError, match=r"result.json: schema_version=0 is another version"):
         store.write_results_csv()
+
+
+def test_a_result_of_an_earlier_schema_version_joins_the_others(store):
+    old, new = finish(store, 0), finish(store, 1)
+    path = store.folder("run-0") / "result.json"
+    record = json.loads(path.read_text())
+    text = csv_bytes(old[list(names_at(1))].assign(schema_version=1)).decode()
+    header, *rows = text.removesuffix("\n").split("\n")
+    path.write_text(json.dumps(record | {"schema_version": 1, "columns": header, "rows": rows}))
+    pd.testing.assert_frame_equal(store.read_result("run-0").rows, old)
+    both = pd.concat([old, new], ignore_index=True)
+    pd.testing.assert_frame_equal(load_results(store.output_dir), both)
+    pd.testing.assert_frame_equal(load_results(store.write_results_csv()), both)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"rows": []', "\x00"])
