@@ -5,6 +5,7 @@ import io
 import os
 import uuid
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,30 @@ def _sync_folder(folder: Path) -> None:
 def csv_bytes(frame: pd.DataFrame) -> bytes:
     """Encode a frame as CSV: UTF-8, ``\\n``, floats by repr (read back bit for bit)."""
     return frame.to_csv(index=False, lineterminator="\n").encode("utf-8")
+
+
+def write_frame(path: Path, frame: pd.DataFrame, root: Path) -> None:
+    """Write result rows as CSV or Parquet, by the suffix of ``path``, whole or not at all.
+
+    Raises:
+        ValueError: another suffix, or Parquet without pyarrow.
+        OutputError: the folder cannot be written.
+    """
+    if path.suffix == ".csv":
+        atomic_write(path, csv_bytes(frame), root)
+    elif path.suffix == ".parquet":
+        check_parquet(path)
+        buffer = io.BytesIO()
+        frame.to_parquet(buffer, engine="pyarrow", index=False)
+        atomic_write(path, buffer.getvalue(), root)
+    else:
+        raise ValueError(f"{path}: results are written as .csv or .parquet")
+
+
+def check_parquet(path: Path) -> None:
+    """Raise a one-line ``ValueError`` unless pyarrow is installed."""
+    if find_spec("pyarrow") is None:
+        raise ValueError(f"{path}: Parquet needs pyarrow: pip install pyarrow")
 
 
 def _parse_bool(text: str) -> object:
