@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from zoology_bench.reporting.columns import COLUMNS
-from zoology_bench.reporting.schema import validate
+from zoology_bench.reporting.schema import sort_rows, validate
 
 
 class OutputError(ValueError):
@@ -65,28 +65,32 @@ def csv_bytes(frame: pd.DataFrame) -> bytes:
     return frame.to_csv(index=False, lineterminator="\n").encode("utf-8")
 
 
-def write_frame(path: Path, frame: pd.DataFrame, root: Path) -> None:
+def save_results(frame: pd.DataFrame, path: str | Path) -> Path:
     """Write result rows as CSV or Parquet, by the suffix of ``path``, whole or not at all.
 
     Raises:
-        ValueError: another suffix, or Parquet without pyarrow.
+        ValueError: rows that the schema refuses, another suffix, or Parquet without pyarrow.
         OutputError: the folder cannot be written.
     """
-    if path.suffix == ".csv":
-        atomic_write(path, csv_bytes(frame), root)
-    elif path.suffix == ".parquet":
-        check_parquet(path)
+    target = Path(path)
+    rows = sort_rows(validate(frame, str(target)))
+    if target.suffix == ".csv":
+        data = csv_bytes(rows)
+    elif target.suffix == ".parquet":
+        check_parquet(target)
         buffer = io.BytesIO()
-        frame.to_parquet(buffer, engine="pyarrow", index=False)
-        atomic_write(path, buffer.getvalue(), root)
+        rows.to_parquet(buffer, engine="pyarrow", index=False)
+        data = buffer.getvalue()
     else:
-        raise ValueError(f"{path}: results are written as .csv or .parquet")
+        raise ValueError(f"{target}: results are written as .csv or .parquet")
+    atomic_write(target, data, target.parent)
+    return target
 
 
 def check_parquet(path: Path) -> None:
     """Raise a one-line ``ValueError`` unless pyarrow is installed."""
     if find_spec("pyarrow") is None:
-        raise ValueError(f"{path}: Parquet needs pyarrow: pip install pyarrow")
+        raise ValueError(f"{path}: Parquet needs pyarrow: pip install 'zoology-bench[parquet]'")
 
 
 def _parse_bool(text: str) -> object:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from zoology_bench.reporting.files import atomic_write, write_frame
+from zoology_bench.reporting.files import atomic_write, save_results
 from zoology_bench.reporting.gate import FAILING, Cell, Comparison
 from zoology_bench.reporting.tables import markdown_table
 
@@ -59,7 +59,7 @@ def update_baseline(
     Raises:
         OutputError: the folder cannot be written.
     """
-    write_frame(path, candidate, path.parent)
+    save_results(candidate, path)
     log = path.with_suffix(".changelog.md")
     before = log.read_text(encoding="utf-8") if log.exists() else f"# Changes of {path.name}\n\n"
     line = _changelog_line(candidate, comparison, note)
