@@ -128,6 +128,13 @@ def _add_report(verbs: "argparse._SubParsersAction[_OneLineParser]") -> None:
     report = verbs.add_parser("report", help="tables and figures from stored results")
     report.add_argument("paths", nargs="+", metavar="PATH", help="results.csv or output folders")
     report.add_argument("--out", metavar="DIR", help="default: report/ beside the first path")
+    report.add_argument(
+        "--by",
+        action="append",
+        default=[],
+        choices=("distance", "binding_distance", "n_kv_pairs"),
+        help="a further table, resolved along this axis (may be given several times)",
+    )
 
 
 def _add_compare(verbs: "argparse._SubParsersAction[_OneLineParser]") -> None:
@@ -186,7 +193,7 @@ def _report(options: argparse.Namespace) -> int:
 
     first = Path(options.paths[0])
     folder = Path(options.out or (first if first.is_dir() else first.parent) / "report")
-    for path in write_report(options.paths, folder):
+    for path in write_report(options.paths, folder, options.by):
         print(path)
     return DONE
 
