@@ -19,7 +19,9 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from tqdm import tqdm
 
+from zoology_bench.conclusions import sweep_conclusion, sweep_info
 from zoology_bench.config import (
+    RunConfig,
     config_dir,
     plan,
     register_schemas,
@@ -31,6 +33,7 @@ from zoology_bench.plain import to_plain
 from zoology_bench.reporting.aggregate import summarise
 from zoology_bench.reporting.constructions import constructions_markdown
 from zoology_bench.reporting.files import OutputError
+from zoology_bench.reporting.load import load_results
 from zoology_bench.reporting.report import write_report
 from zoology_bench.reporting.store import RunStore
 from zoology_bench.reporting.tables import overview_markdown
@@ -82,7 +85,10 @@ def launch(overrides: Sequence[str], config_dirs: Sequence[str], *, multirun: bo
         finally:
             # Whatever ended the sweep, the rows of the runs that did finish are there to be read.
             tables = [store.write_results_csv() for store in stores.values()]
-        return _conclude(expected, tables, with_report=is_sweep)
+        outcome = _conclude(expected, tables, with_report=is_sweep)
+        if is_sweep:
+            _tell_logger(cells, stores)
+        return outcome
     except (OutputError, ForeignCheckpoint):
         raise
     except (ValueError, OSError) as error:
@@ -185,6 +191,20 @@ def _report_lines(results: Path) -> list[str]:
         # Older runs of the folder may not compare with these (other threads, another device).
         return [f"report:  not written: {error}"]
     return [f"report:  {path}" for path in written if path.suffix != ".svg"]
+
+
+def _tell_logger(cells: Sequence[RunConfig], stores: dict[str, RunStore]) -> None:
+    """The whole sweep as one run of the dashboard, where a dashboard is asked for."""
+    for output_dir, store in stores.items():
+        cell = next(cell for cell in cells if cell.output_dir == output_dir)
+        info = sweep_info(cell.experiment, {"output_dir": output_dir, "n_runs": len(cells)})
+        logger = cell.logger.build(store.output_dir / "dashboard", info)
+        if not logger.remote:
+            continue
+        frame = load_results(store.output_dir)
+        logger.start(0)
+        logger.conclude(sweep_conclusion(frame, store.output_dir / "report"))
+        logger.close()
 
 
 class _SweepProgress:
