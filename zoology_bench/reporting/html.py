@@ -17,7 +17,8 @@ import pandas as pd
 from zoology_bench.reporting import labels
 from zoology_bench.reporting.aggregate import CHOICE, TRAINING, choose
 from zoology_bench.reporting.columns import CELL
-from zoology_bench.reporting.tables import LEGEND, provenance, table_cells
+from zoology_bench.reporting.html_table import ACCURACY_COLUMN, table_cells
+from zoology_bench.reporting.tables import LEGEND, provenance
 
 _PAGE = Path(__file__).with_name("page")
 _KEYS = [*TRAINING, *CHOICE, *CELL]
@@ -172,10 +173,6 @@ def _cells(line: Sequence[tuple[str, object]], index: int) -> str:
         sort = "" if value is None or value is pd.NA or value != value else str(value)
         out.append(f'<td{kind} data-value="{escape(sort)}">{shown}</td>')
     return "".join(out)
-
-
-ACCURACY_COLUMN = 3
-"""Place of the accuracy in ``tables.table_cells``."""
 
 
 def _figures(figures: Sequence[dict[str, Any]], images: Mapping[str, bytes]) -> str:

@@ -202,10 +202,11 @@ def _cell_section(lines: pd.DataFrame, cell: str) -> str:
 
 def cell_table(lines: pd.DataFrame) -> Table:
     """One line per arm and width of one cell, with everything known of it."""
-    return list(_CELL_HEADER), [_arm_line(row) for row in lines.to_dict("records")]
+    return list(_CELL_HEADER), [arm_line(row) for row in lines.to_dict("records")]
 
 
-def _arm_line(row: Row) -> list[str]:
+def arm_line(row: Row) -> list[str]:
+    """One line of a cell's table, under ``_CELL_HEADER``."""
     tried = f" of {row['n_choices']}" if row["n_choices"] > 1 else ""
     trained = row["kind"] == "trained"
     return [
@@ -217,7 +218,7 @@ def _arm_line(row: Row) -> list[str]:
         f"{row['steps']:.0f}" if trained else "-",
         format_quantity(row["wall_s"]) if trained else "-",
         _criterion_text(row),
-        *(_count(row[name]) for name in _SIZES),
+        *(_count(row[name]) for name in SIZES),
         _notes(row),
     ]
 
@@ -226,36 +227,6 @@ def _criterion_text(row: Row) -> str:
     if not row["n_reached"]:
         return "-"
     return f"{format_quantity(row['seconds_to_criterion'])} ({row['n_reached']})"
-
-
-_VALUES = (
-    *("arm", "d_model", "cell", "accuracy", "solve_rate", "best_baseline", "floor_ceiling", "lr"),
-    *("steps", "wall_s", "seconds_to_criterion"),
-)
-
-
-def table_cells(
-    named: pd.DataFrame,
-) -> tuple[list[tuple[str, str]], list[list[tuple[str, object]]]]:
-    """All lines as one table for a page that sorts: (name, text or number), (text, sort value)."""
-    names = ("model", "D", "cell", "accuracy", "solved", "best baseline", "ceiling", "lr")
-    names += ("steps", "seconds", "to criterion", *_SIZES, "notes")
-    header = [
-        (
-            name.removeprefix("n_").replace("_", " "),
-            "text" if name in ("model", "cell", "notes") else "number",
-        )
-        for name in names
-    ]
-    lines = []
-    for row in named.to_dict("records"):
-        arm = _arm_line(row)
-        floors = floor_texts(row)
-        texts = [arm[0], arm[1], row["cell"], arm[2], arm[3]]
-        texts += [floors["best baseline"], floors["content-blind ceiling"], *arm[4:]]
-        values = [*(row[name] for name in (*_VALUES, *_SIZES)), arm[-1]]
-        lines.append(list(zip(texts, values, strict=True)))
-    return header, lines
 
 
 _ERRORS = ("error_misbinding", "error_stale_value", "error_out_of_row_value", "error_key_token")
@@ -284,7 +255,7 @@ def _error_section(named: pd.DataFrame) -> list[str]:
     return ["## Where the errors go", text, markdown_table(header, lines)]
 
 
-_SIZES = ("n_params_total", "n_params_non_embedding", "n_params_mixer", "state_bytes")
+SIZES = ("n_params_total", "n_params_non_embedding", "n_params_mixer", "state_bytes")
 
 
 def _count(value: Any) -> str:
