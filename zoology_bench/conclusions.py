@@ -32,7 +32,7 @@ def run_info(cfg: RunConfig) -> RunInfo:
         for task in cfg.evaluated_tasks()
     }
     tags = [cfg.model.label, cfg.task.name, getattr(cfg.task, "layout", "")]
-    tags.append(getattr(cfg.model, "init", ""))
+    tags.append(getattr(cfg.model, "init_label", ""))
     return RunInfo(
         name=f"{cfg.experiment}-{fields['run_id']}",
         config={**to_plain(cfg), "run_id": fields["run_id"], "data": data},
