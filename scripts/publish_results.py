@@ -42,7 +42,7 @@ def publish(experiment: str, source: Path, command: str, notes: list[str]) -> No
     """Write results/<experiment> from ``source`` and refresh the excerpt in README.md."""
     frame = load_results([source])
     out = CHECKOUT / "results" / experiment
-    write_report([source], out)
+    write_report([source], out, page=False)
     summary = summarise(frame)
     notes = [*notes, *result_notes(summary)]
     if experiment in SHAPE_IS_CLAIMED:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-VERBS = ("run", "report", "data", "score", "ls")
+VERBS = ("run", "report", "compare", "data", "score", "ls")
 
 DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -93,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     _add_run(verbs)
     _add_report(verbs)
+    _add_compare(verbs)
     _add_data(verbs)
     _add_score(verbs)
     _add_ls(verbs)
@@ -127,6 +128,26 @@ def _add_report(verbs: "argparse._SubParsersAction[_OneLineParser]") -> None:
     report = verbs.add_parser("report", help="tables and figures from stored results")
     report.add_argument("paths", nargs="+", metavar="PATH", help="results.csv or output folders")
     report.add_argument("--out", metavar="DIR", help="default: report/ beside the first path")
+    report.add_argument(
+        "--by",
+        action="append",
+        default=[],
+        choices=("distance", "binding_distance", "n_kv_pairs"),
+        help="a further table, resolved along this axis (may be given several times)",
+    )
+
+
+def _add_compare(verbs: "argparse._SubParsersAction[_OneLineParser]") -> None:
+    compare = verbs.add_parser("compare", help="fail where a result fell (docs/ci.md)")
+    compare.add_argument("baseline", metavar="BASELINE", help=".csv, .parquet or output folder")
+    compare.add_argument("candidate", metavar="CANDIDATE", help="likewise, measured later")
+    compare.add_argument("--tolerance", default="auto", metavar="auto|X", help="largest drop")
+    compare.add_argument("--level", type=float, default=0.05, help="false alarms, all cells")
+    compare.add_argument("--numerics", choices=("warn", "fail"), default="warn")
+    compare.add_argument("--json", action="store_true", help="print JSON instead of Markdown")
+    compare.add_argument("--summary", metavar="FILE", help="append the Markdown to FILE as well")
+    compare.add_argument("--update", action="store_true", help="make CANDIDATE the baseline")
+    compare.add_argument("--note", default="", help="why, for the changelog of --update")
 
 
 def _add_data(verbs: "argparse._SubParsersAction[_OneLineParser]") -> None:
@@ -172,9 +193,17 @@ def _report(options: argparse.Namespace) -> int:
 
     first = Path(options.paths[0])
     folder = Path(options.out or (first if first.is_dir() else first.parent) / "report")
-    for path in write_report(options.paths, folder):
+    for path in write_report(options.paths, folder, options.by):
         print(path)
     return DONE
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from zoology_bench.reporting.gate_command import compare
+
+    text, passed = compare(options)
+    print(text, end="")
+    return DONE if passed else FAILED
 
 
 def _data(options: argparse.Namespace) -> int:
@@ -208,6 +237,7 @@ def _ls(options: argparse.Namespace) -> int:
 _VERB_FUNCTIONS = {
     "run": _run,
     "report": _report,
+    "compare": _compare,
     "data": _data,
     "score": _score,
     "ls": _ls,

@@ -3,10 +3,12 @@
 Trained, analytic and baseline models are asked the same rows in the same pieces.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import nn
 
 from zoology_bench.analytic import AnalyticModel
@@ -14,9 +16,17 @@ from zoology_bench.baselines import build_baselines
 from zoology_bench.config import RunConfig
 from zoology_bench.data.batch import Batch
 from zoology_bench.reporting.columns import COVERAGE
+from zoology_bench.reporting.frozen import N_LOGITS, encode_logits
 from zoology_bench.result_rows import ModelFields, TrainingFields, kind_of, tally_fields
 from zoology_bench.tasks.base import Task
-from zoology_bench.training.evaluate import Predictor, accuracy, evaluate, evaluate_with_loss
+from zoology_bench.training import seeding
+from zoology_bench.training.evaluate import (
+    Predictor,
+    accuracy,
+    evaluate,
+    evaluate_with_loss,
+    evaluation_mode,
+)
 from zoology_bench.training.metrics import Tallies
 
 Described = list[tuple[Task, dict[str, Any]]]
@@ -113,6 +123,45 @@ def select_score(cfg: RunConfig) -> Callable[[Any], float]:
         return sum(accuracy(model, batches, cfg.device) for batches in kept) / len(kept)
 
     return score
+
+
+_FROZEN_QUERIES = 8
+"""Report rows whose last query the frozen model is asked."""
+
+
+def frozen_model(cfg: RunConfig) -> nn.Module:
+    """The run's model as it is before training, with the weights of seed 0 whatever its seed."""
+    # A user's own module may draw from the global generators while it is made.
+    device = torch.device(cfg.device)
+    with seeding.preserved_global_state(device):
+        return cfg.model.build(seeding.generator(0, "init")).to(device)
+
+
+def frozen_logits(model: Callable[..., torch.Tensor], task: Task, device: str) -> str:
+    """64 float32 logits that only a change of the numerics, the weights' law or the data moves.
+
+    Args:
+        model: ``(tokens (B, T), positions (B, Q)) -> logits (B, Q, V)``, untrained.
+        task: the evaluated cell; the last query of its first 8 report rows is asked.
+        device: where the model lives.
+
+    Returns:
+        For each of the 8 queries the logits of 8 tokens spread evenly over the vocabulary, encoded.
+    """
+    batch = task.rows("report", task.data_seed, 0, _FROZEN_QUERIES)
+    with evaluation_mode(model):
+        logits = model(batch.inputs.to(device), batch.query_pos[:, -1:].to(device))
+    per_query = N_LOGITS // _FROZEN_QUERIES
+    tokens = [math.floor(i * task.vocab_size / per_query) for i in range(per_query)]
+    return encode_logits(logits[:, 0, tokens].float().cpu().numpy())
+
+
+def with_frozen_logits(rows: list[dict[str, Any]], logits: str) -> list[dict[str, Any]]:
+    """Put the logits into the overall accuracy row on report, once per run and cell."""
+    for row in rows:
+        if (row["split"], row["slice_key"], row["metric"]) == ("report", "", "accuracy"):
+            row["frozen_logits"] = logits
+    return rows
 
 
 def _pieces(task: Task, split: str, n_rows: int, cfg: RunConfig) -> Iterator[Batch]:

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shlex
 import sys
 import threading
 from collections.abc import Sequence
@@ -18,7 +19,9 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from tqdm import tqdm
 
+from zoology_bench.conclusions import sweep_conclusion, sweep_info
 from zoology_bench.config import (
+    RunConfig,
     config_dir,
     plan,
     register_schemas,
@@ -30,6 +33,7 @@ from zoology_bench.plain import to_plain
 from zoology_bench.reporting.aggregate import summarise
 from zoology_bench.reporting.constructions import constructions_markdown
 from zoology_bench.reporting.files import OutputError
+from zoology_bench.reporting.load import load_results
 from zoology_bench.reporting.report import write_report
 from zoology_bench.reporting.store import RunStore
 from zoology_bench.reporting.tables import overview_markdown
@@ -81,7 +85,10 @@ def launch(overrides: Sequence[str], config_dirs: Sequence[str], *, multirun: bo
         finally:
             # Whatever ended the sweep, the rows of the runs that did finish are there to be read.
             tables = [store.write_results_csv() for store in stores.values()]
-        return _conclude(expected, tables, with_report=is_sweep)
+        outcome = _conclude(expected, tables, with_report=is_sweep)
+        if is_sweep:
+            _tell_logger(cells, stores)
+        return outcome
     except (OutputError, ForeignCheckpoint):
         raise
     except (ValueError, OSError) as error:
@@ -108,10 +115,18 @@ def presets(config_dirs: Sequence[str]) -> str:
 @hydra.main(version_base="1.3", config_path=str(config_dir()), config_name="run")
 def _job(raw: DictConfig) -> float:
     alone = HydraConfig.get().mode == RunMode.RUN
-    result = run(to_run_config(raw), progress_bar=alone and sys.stderr.isatty())
+    bar = alone and sys.stderr.isatty()
+    result = run(to_run_config(raw), progress_bar=bar, command=_command())
     if result.status == "failed":
         _log.error("run %s failed: %s", result.run_id, result.reason)
     return _select_accuracy(result)
+
+
+def _command() -> str:
+    """The command line that starts the current job alone."""
+    given = HydraConfig.get().overrides
+    presets = [word for word in given.hydra if word.startswith("hydra.searchpath=")]
+    return shlex.join(["zoology-bench", "run", *presets, *given.task])
 
 
 def _select_accuracy(result: RunResult) -> float:
@@ -176,6 +191,20 @@ def _report_lines(results: Path) -> list[str]:
         # Older runs of the folder may not compare with these (other threads, another device).
         return [f"report:  not written: {error}"]
     return [f"report:  {path}" for path in written if path.suffix != ".svg"]
+
+
+def _tell_logger(cells: Sequence[RunConfig], stores: dict[str, RunStore]) -> None:
+    """The whole sweep as one run of the dashboard, where a dashboard is asked for."""
+    for output_dir, store in stores.items():
+        cell = next(cell for cell in cells if cell.output_dir == output_dir)
+        info = sweep_info(cell.experiment, {"output_dir": output_dir, "n_runs": len(cells)})
+        logger = cell.logger.build(store.output_dir / "dashboard", info)
+        if not logger.remote:
+            continue
+        frame = load_results(store.output_dir)
+        logger.start(0)
+        logger.conclude(sweep_conclusion(frame, store.output_dir / "report"))
+        logger.close()
 
 
 class _SweepProgress:

@@ -13,16 +13,20 @@ import pandas as pd
 import torch
 
 from zoology_bench.baselines import BaselinesConfig
+from zoology_bench.conclusions import conclude, run_info
 from zoology_bench.config import RunConfig
 from zoology_bench.data.batch import Batch
 from zoology_bench.grading import (
     Described,
     columns_of,
     failed_rows,
+    frozen_logits,
+    frozen_model,
     grade_analytic,
     grade_baselines,
     graded,
     select_score,
+    with_frozen_logits,
 )
 from zoology_bench.models import LanguageModel
 from zoology_bench.plain import to_plain
@@ -41,6 +45,7 @@ from zoology_bench.result_rows import (
 from zoology_bench.tasks.base import Task
 from zoology_bench.training import seeding
 from zoology_bench.training.checkpoint import CheckpointStore, ForeignCheckpoint
+from zoology_bench.training.loggers import Logger
 from zoology_bench.training.loop import train
 from zoology_bench.training.mixture import Mixture, mixed_batches
 
@@ -72,6 +77,7 @@ def run(
     force: bool = False,
     *,
     progress_bar: bool = False,
+    command: str = "",
 ) -> RunResult:
     """Train or build one model, grade it on every evaluated task, and store the rows.
 
@@ -83,6 +89,7 @@ def run(
         output_dir: overrides ``cfg.output_dir``.
         force: run again, from step 0, although a finished result is stored.
         progress_bar: show the steps on stderr.
+        command: the command line that starts this run alone, kept in its rows.
 
     Raises:
         OutputError: the folder cannot be written, or another process is writing this run.
@@ -101,16 +108,23 @@ def run(
         checkpoints = CheckpointStore(store.folder(run_id) / "checkpoint.pt", _frozen(cfg))
         if force:
             checkpoints.remove()
+        logger = cfg.logger.build(store.folder(run_id), run_info(cfg))
+        status = "failed"
         try:
-            rows, reason = _attempt(cfg, store.folder(run_id), checkpoints, progress_bar)
-        except OSError as error:
-            raise output_error(store.output_dir, error) from error
-        common = {**run_fields(cfg), **provenance(cfg.device)}
-        status = "failed" if reason else "finished"
-        common |= {"status": status, "fail_reason": reason}
-        store.write_result(run_id, [{**common, **row} for row in rows])
-        if status == "finished" and not cfg.keep_checkpoint:
-            checkpoints.remove()
+            try:
+                rows, reason = _attempt(cfg, checkpoints, logger, progress_bar)
+            except OSError as error:
+                raise output_error(store.output_dir, error) from error
+            common = {**run_fields(cfg), **provenance(cfg.device)}
+            status = "failed" if reason else "finished"
+            common |= {"status": status, "fail_reason": reason, "command": command}
+            stored = store.write_result(run_id, [{**common, **row} for row in rows])
+            if status == "finished" and not cfg.keep_checkpoint:
+                checkpoints.remove()
+            if logger.remote:  # the rows are safe: whatever happens to a dashboard costs none
+                logger.conclude(conclude(stored, store.folder(run_id)))
+        finally:
+            logger.close(failed=status == "failed")
     return _result(store, run_id, status=status)
 
 
@@ -157,16 +171,18 @@ def _frozen(cfg: RunConfig) -> dict[str, Any]:
 
 
 def _attempt(
-    cfg: RunConfig, folder: Path, checkpoints: CheckpointStore, progress_bar: bool
+    cfg: RunConfig, checkpoints: CheckpointStore, logger: Logger, progress_bar: bool
 ) -> tuple[list[dict[str, Any]], str]:
     """The run's rows, and why it failed (empty if it did not)."""
     described = [(task, task_fields(task)) for task in cfg.evaluated_tasks()]
     try:
+        if kind_of(cfg) != "trained" and logger.remote:
+            logger.start(0)
         if isinstance(cfg.model, BaselinesConfig):
             return grade_baselines(cfg, described), ""
         if kind_of(cfg) == "untrained":
             return grade_analytic(cfg, described), ""
-        return _train_and_grade(cfg, described, folder, checkpoints, progress_bar)
+        return _train_and_grade(cfg, described, checkpoints, logger, progress_bar)
     except Exception as error:
         if isinstance(error, ForeignCheckpoint) or _is_about_the_disk(error):
             raise
@@ -190,54 +206,39 @@ def _is_about_the_disk(error: Exception) -> bool:
 def _train_and_grade(
     cfg: RunConfig,
     described: Described,
-    folder: Path,
     checkpoints: CheckpointStore,
+    logger: Logger,
     progress_bar: bool,
 ) -> tuple[list[dict[str, Any]], str]:
     device = torch.device(cfg.device)
     model = cfg.model.build(seeding.generator(cfg.seed, "init")).to(device)
     lr = _lr_of(cfg)
     assert lr is not None
-    logger = cfg.logger.build(folder, f"{cfg.experiment}-{folder.name}", to_plain(cfg))
-    failed = True
-    try:
-        with ExitStack() as stack:
-            result = train(
-                model,
-                cfg.trainer,
-                lr=lr,
-                seed=cfg.seed,
-                batches=_train_batches(cfg, stack),
-                select=select_score(cfg),
-                clock=time.perf_counter,
-                device=device,
-                store=checkpoints,
-                logger=logger,
-                progress_bar=progress_bar,
-            )
-        training = TrainingFields.of(result, lr)
-        if result.status == "failed":
-            return failed_rows(cfg, described, training, result.reason), result.reason
-        rows = []
-        for task, fields in described:
-            columns = {**fields, **columns_of(_trained_fields(cfg, model)), **columns_of(training)}
-            columns["state_bytes"] = model.state_bytes(task.seq_len)
-            for split in ("select", "report"):
-                rows += graded(cfg, model, task, split, columns)
-        logger.summarize(_summary(rows))
-        failed = False
-        return rows, ""
-    finally:
-        logger.close(failed=failed)
-
-
-def _summary(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Overall accuracies by cell, for a logger."""
-    return {
-        f"{row['split']}/accuracy/T{row['seq_len']}_P{row['n_kv_pairs']}": row["value"]
-        for row in rows
-        if row["metric"] == "accuracy" and row["slice_key"] == ""
-    }
+    with ExitStack() as stack:
+        result = train(
+            model,
+            cfg.trainer,
+            lr=lr,
+            seed=cfg.seed,
+            batches=_train_batches(cfg, stack),
+            select=select_score(cfg),
+            clock=time.perf_counter,
+            device=device,
+            store=checkpoints,
+            logger=logger,
+            progress_bar=progress_bar,
+        )
+    training = TrainingFields.of(result, lr)
+    if result.status == "failed":
+        return failed_rows(cfg, described, training, result.reason), result.reason
+    rows, frozen = [], frozen_model(cfg)
+    for task, fields in described:
+        columns = {**fields, **columns_of(_trained_fields(cfg, model)), **columns_of(training)}
+        columns["state_bytes"] = model.state_bytes(task.seq_len)
+        rows += graded(cfg, model, task, "select", columns)
+        report = graded(cfg, model, task, "report", columns)
+        rows += with_frozen_logits(report, frozen_logits(frozen, task, cfg.device))
+    return rows, ""
 
 
 def _trained_fields(cfg: RunConfig, model: LanguageModel) -> ModelFields:

@@ -2,7 +2,7 @@ import pandas as pd
 import pytest
 
 from tests.reporting.frames import both_splits, frame, row
-from zoology_bench.reporting import RunStore, load_results
+from zoology_bench.reporting import RunStore, load_results, save_results
 from zoology_bench.reporting.files import csv_bytes
 
 
@@ -74,8 +74,8 @@ def test_a_torn_result_in_a_folder_is_named(store):
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     path = tmp_path / "results.parquet"
     path.write_bytes(b"PAR1")
-    monkeypatch.setattr("zoology_bench.reporting.load.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match="needs pyarrow: pip install pyarrow"):
+    monkeypatch.setattr("zoology_bench.reporting.files.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"needs pyarrow: pip install 'zoology-bench\[parquet\]'"):
         load_results(path)
 
 
@@ -83,5 +83,22 @@ def test_parquet_round_trips(tmp_path):
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     path = tmp_path / "results.parquet"
     rows = frame(both_splits(0.5), row(seed=1))
-    rows.to_parquet(path)
+    save_results(rows, path)
+    pd.testing.assert_frame_equal(load_results(path), save_and_load(rows, tmp_path / "r.csv"))
     assert len(load_results(path)) == 3
+
+
+def save_and_load(rows, path):
+    return load_results(save_results(rows, path))
+
+
+def test_csv_round_trips_bit_for_bit(tmp_path):
+    rows = frame(row(hits=4000 / 3), row(seed=1, floor_ceiling=0.1 + 0.2))
+    again = save_and_load(rows, tmp_path / "new" / "results.csv")
+    pd.testing.assert_frame_equal(again, rows, check_exact=True)
+
+
+def test_only_known_suffixes_are_written(tmp_path):
+    with pytest.raises(ValueError, match=r"r\.json: results are written as \.csv or \.parquet"):
+        save_results(frame(row()), tmp_path / "r.json")
+    assert not list(tmp_path.iterdir())

@@ -7,13 +7,16 @@ import pytest
 from matplotlib.figure import Figure
 
 from tests.reporting.frames import both_splits, failed, frame, row, sweep
-from zoology_bench.reporting.aggregate import summarise
+from zoology_bench.reporting.aggregate import error_shares, summarise
+from zoology_bench.reporting.capacity import capacities
 from zoology_bench.reporting.plot_parts import FLOORS, render
 from zoology_bench.reporting.plots import (
     accuracy_by_distance,
     accuracy_by_parameters,
     accuracy_by_seq_len,
 )
+from zoology_bench.reporting.plots_axes import accuracy_by_load, accuracy_by_size
+from zoology_bench.reporting.plots_choices import error_bars, rate_windows
 
 QUICK = sweep(
     [("attention", "recipe"), ("base_conv", "recipe")], [(32, 4), (64, 8)], [64], 2, analytic=True
@@ -244,3 +247,79 @@ def test_drawing_leaves_the_notebooks_own_settings_alone():
 def test_nothing_to_draw_is_one_line():
     with pytest.raises(ValueError, match="no model has a number to draw"):
         accuracy_by_seq_len(summarise(frame(failed())))
+
+
+LOADED = sweep(
+    [("attention", "recipe"), ("base_conv", "recipe")],
+    [(64, 2), (64, 4), (64, 8), (64, 16)],
+    [32, 64],
+    2,
+    analytic=True,
+)
+
+
+@cache
+def axes_figures() -> dict[str, Figure]:
+    summary = summarise(LOADED)
+    return (
+        accuracy_by_size(summary, "d_model")
+        | accuracy_by_size(summary.assign(state_bytes=summary.d_model * 64), "state_bytes")
+        | accuracy_by_load(summary, capacities(LOADED)[1])
+    )
+
+
+def test_width_and_state_have_a_panel_a_cell_and_level_lines_for_what_has_none():
+    for stem, lacking in (("accuracy_width", "width"), ("accuracy_state", "state size")):
+        figure = axes_figures()[stem]
+        assert [ax.get_title() for ax in figure.axes] == [f"T=64 P={p}" for p in (2, 4, 8, 16)]
+        assert f"analytic_base_conv, no {lacking}" in legend_of(figure)
+        for ax in figure.axes:
+            levels = [line for line in ax.get_lines() if list(line.get_ydata()) == [1.0, 1.0]]
+            assert levels, "the construction's level line is missing"
+            assert floor_values(ax, "1/P")
+
+
+def test_load_draws_the_fits_behind_the_points():
+    (ax,) = axes_figures()["accuracy_load"].axes
+    fits = [line for line in ax.get_lines() if line.get_gid() == "capacity fit"]
+    assert len(fits) == len(capacities(LOADED)[1]) >= 2
+    for line in fits:
+        assert np.all(np.diff(np.asarray(line.get_ydata(), dtype=float)) <= 1e-9)
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["2", "4", "8", "16"]
+
+
+def test_figures_that_have_nothing_to_show_are_not_made():
+    summary = summarise(SINGLE)
+    assert accuracy_by_size(summary, "d_model") == {}
+    assert accuracy_by_load(summary, {}) == {}
+    assert rate_windows(SINGLE) == {}
+    assert error_bars(summary) == {}
+
+
+def test_learning_rates_show_the_window_and_the_optimism():
+    rows = frame(
+        *(
+            both_splits(report, select=select, lr=lr)
+            for lr, select, report in ((1e-3, 0.93, 0.96), (1e-2, 0.95, 0.94), (1e-1, 0.2, 0.2))
+        )
+    )
+    figure = rate_windows(rows)["learning_rates"]
+    (ax,) = figure.axes
+    assert "1.0 decades, optimism 0.020" in ax.get_title()
+    assert len(ax.patches) == 1
+
+
+def test_error_bars_add_up_to_all_queries():
+    kinds = {"misbinding": 200.0, "out_of_row_value": 100.0, "other": 50.0}
+    rows = frame(
+        both_splits(1 - 350 / 4000),
+        *(row(metric=kind, hits=hits) for kind, hits in kinds.items()),
+    )
+    summary = summarise(rows)
+    shares = error_shares(rows)
+    keys = [name for name in shares.columns if name in summary.columns]
+    figure = error_bars(summary.merge(shares, on=keys))["errors"]
+    (ax,) = figure.axes
+    assert sum(bar.get_height() for bar in ax.patches) == pytest.approx(1.0)
+    assert len({bar.get_hatch() for bar in ax.patches if bar.get_height()}) == 4
+    assert "1 attention (recipe) D=64" in caption_of(figure)

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from tests.reporting.frames import both_splits, failed, frame, row, sweep
@@ -24,9 +26,9 @@ def no_figures(monkeypatch):
 def test_a_report_is_tables_csv_and_figures(results, tmp_path):
     out = tmp_path / "deep" / "out"
     written = write_report([results], out)
-    stems = ("accuracy_seq_len", "accuracy_params", "accuracy_distance")
+    stems = ("accuracy_seq_len", "accuracy_params", "accuracy_width", "accuracy_distance")
     names = {f"{stem}.{suffix}" for stem in stems for suffix in ("png", "svg")}
-    names |= {"table.md", "summary.csv", "results.csv"}
+    names |= {"table.md", "table.tex", "summary.csv", "results.csv", "index.html"}
     assert {path.name for path in written} == names == {path.name for path in out.iterdir()}
     assert (out / "results.csv").read_bytes() == csv_bytes(load_results(results))
     assert len((out / "summary.csv").read_text().splitlines()) == 1 + 2 + 3
@@ -86,7 +88,8 @@ def test_a_report_of_failures_only_has_a_table_and_no_figures(tmp_path):
     path = tmp_path / "in.csv"
     path.write_bytes(csv_bytes(frame(failed())))
     written = write_report(path, tmp_path / "out")
-    assert {p.name for p in written} == {"table.md", "summary.csv", "results.csv"}
+    names = {"table.md", "table.tex", "summary.csv", "results.csv", "index.html"}
+    assert {p.name for p in written} == names
     assert "failed 1/1: loss is NaN at step 12" in written[0].read_text()
 
 
@@ -96,6 +99,26 @@ def test_failures_without_distances_make_no_distance_figure(tmp_path, monkeypatc
     path.write_bytes(csv_bytes(frame(failed(), both_splits(0.9, model="base_conv"))))
     stems = {p.stem for p in write_report(path, tmp_path / "out") if p.suffix == ".png"}
     assert stems == {"accuracy_seq_len", "accuracy_params"}
+
+
+def test_further_tables_are_written_for_the_axes_asked_for(results, tmp_path, no_figures):
+    written = {path.name: path for path in write_report(results, tmp_path / "out", ["distance"])}
+    assert written["table_by_distance.md"].read_text().startswith("# Accuracy by interaction")
+    assert r"\begin{tabular}" in written["table_by_distance.tex"].read_text()
+    assert "slice_value" in written["table_by_distance.csv"].read_text().splitlines()[0]
+
+
+def test_configurations_stay_with_a_report(tmp_path, no_figures):
+    store = RunStore(tmp_path / "runs_folder")
+    with store.claim("run-0", {"task": {"seq_len": 64}}):
+        rows = both_splits(0.5, run_id="run-0", config_path="runs/run-0/config.json")
+        store.write_result("run-0", rows)
+    write_report(store.output_dir, tmp_path / "first")
+    write_report(tmp_path / "first", tmp_path / "second")
+    for folder in ("first", "second"):
+        kept = json.loads((tmp_path / folder / "configs.json").read_text())
+        assert kept == {"run-0": {"task": {"seq_len": 64}}}
+        assert '"seq_len": 64' in (tmp_path / folder / "index.html").read_text()
 
 
 def test_an_output_that_cannot_be_written_is_named(results, tmp_path, no_figures):

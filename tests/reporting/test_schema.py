@@ -6,7 +6,15 @@ import pandas as pd
 import pytest
 
 from tests.reporting.frames import both_splits, failed, frame, row
-from zoology_bench.reporting.columns import COLUMNS, KEY, NAMES, to_markdown
+from zoology_bench.reporting.columns import (
+    COLUMNS,
+    KEY,
+    NAMES,
+    SCHEMA_VERSION,
+    names_at,
+    to_markdown,
+)
+from zoology_bench.reporting.files import csv_bytes, parse_csv
 from zoology_bench.reporting.schema import sort_rows, to_frame, validate
 
 
@@ -91,6 +99,45 @@ def test_row_order_does_not_depend_on_arrival_and_is_numeric_in_slices():
     shuffled = sort_rows(built.sample(frac=1, random_state=0))
     pd.testing.assert_frame_equal(ordered, shuffled)
     assert [v for v in ordered.slice_value if v] == ["4-5", "16-22"]
+
+
+def at_version(frame: pd.DataFrame, version: int) -> pd.DataFrame:
+    """The same rows as that version of the table wrote them."""
+    return frame[list(names_at(version))].assign(schema_version=version)
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
+def test_rows_of_an_earlier_version_are_read_with_defaults(version):
+    now = frame(both_splits(0.9))
+    text = csv_bytes(at_version(now, version)).decode()
+    assert "frozen_logits" not in text
+    read, _ = parse_csv(text, "old.csv")
+    pd.testing.assert_frame_equal(read, now)
+
+
+def test_the_first_version_is_what_it_was():
+    assert len(names_at(1)) == 59
+    assert names_at(1)[0] == "schema_version"
+    assert names_at(1)[-1] == "timestamp"
+    assert names_at(SCHEMA_VERSION) == NAMES
+
+
+def test_an_earlier_version_with_columns_of_a_later_one_is_refused():
+    mixed = frame(row()).assign(schema_version=1)
+    with pytest.raises(ValueError, match=r"old\.csv:1: column='command' is unknown"):
+        validate(mixed, "old.csv")
+
+
+def test_one_file_has_one_version():
+    two = pd.concat([frame(row()), at_version(frame(row(seed=1)), 1)])
+    with pytest.raises(ValueError, match=r"rows of several schema versions \(2, 1\)"):
+        validate(two, "a.csv")
+
+
+@pytest.mark.parametrize("version", [3, 0, -1])
+def test_a_version_that_is_not_known_is_refused(version):
+    with pytest.raises(ValueError, match=f"schema_version={version} is another"):
+        validate(frame(row()).assign(schema_version=version), "a.csv")
 
 
 def test_the_documented_schema_is_fresh():

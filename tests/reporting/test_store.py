@@ -10,7 +10,8 @@ import pytest
 
 from tests.reporting.frames import both_splits, failed, row
 from zoology_bench.reporting import OutputError, RunStore, load_results
-from zoology_bench.reporting.files import read_csv
+from zoology_bench.reporting.columns import names_at
+from zoology_bench.reporting.files import csv_bytes, read_csv
 
 WRITER = """
 import sys
@@ -172,6 +173,59 @@ def test_writers_killed_at_random_lose_no_acknowledged_run_and_tear_no_file(stor
     assert table.run_id.nunique() >= 26
 
 
+MANY_ROWS = """
+import sys
+from tests.reporting.frames import row
+from zoology_bench.reporting import RunStore
+
+store, writer = RunStore(sys.argv[1]), sys.argv[2]
+for part in range(10):
+    run_id = f"run-{writer}-{part}"
+    if store.is_finished(run_id):
+        continue
+    slices = [
+        row(run_id=run_id, slice_key="distance", slice_value=str(i), hits=1.0, n=2)
+        for i in range(50)
+    ]
+    with store.claim(run_id, {}):
+        store.write_result(run_id, slices)
+        print(run_id, flush=True)  # the acknowledgement of 50 rows
+store.write_results_csv()
+"""
+
+
+@pytest.mark.slow
+def test_eight_processes_of_500_rows_killed_at_random_lose_and_double_none(store):
+    """Each round kills every writer at a random moment and starts it again; the last ends."""
+    rng, acknowledged = random.Random(0), set()
+    for last in (False, False, True):
+        writers = [
+            subprocess.Popen(
+                [sys.executable, "-c", MANY_ROWS, str(store.output_dir), str(index)],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for index in range(8)
+        ]
+        for writer in [] if last else rng.sample(writers, 8):
+            assert writer.stdout is not None
+            acknowledged |= {writer.stdout.readline().strip() for _ in range(rng.randint(1, 4))}
+            time.sleep(0.02 * rng.random())
+            writer.send_signal(signal.SIGKILL)
+        for writer in writers:
+            acknowledged |= set(writer.communicate()[0].split())
+        codes = {writer.returncode for writer in writers}
+        assert codes == ({0} if last else {-signal.SIGKILL})
+        # Whatever was killed in its middle: what is there is whole, and what was said is there.
+        sizes = load_results(store.output_dir).groupby("run_id").size()
+        assert acknowledged - {""} <= set(sizes.index)
+        assert set(sizes) == {50}
+    for source in (store.output_dir, store.output_dir / "results.csv"):
+        stored = load_results(source)
+        assert len(stored) == 8 * 500
+        assert not stored.duplicated(["run_id", "slice_value"]).any()
+
+
 def test_concurrent_writers_leave_a_complete_csv(store):
     writers = [start_writer(store.output_dir, 100 * i, 5) for i in range(3)]
     for writer in writers:
@@ -188,6 +242,19 @@ def test_a_result_of_another_schema_version_is_named(store):
     path.write_text(json.dumps(record))
     with pytest.raises(ValueError, match=r"result.json: schema_version=0 is another version"):
         store.write_results_csv()
+
+
+def test_a_result_of_an_earlier_schema_version_joins_the_others(store):
+    old, new = finish(store, 0), finish(store, 1)
+    path = store.folder("run-0") / "result.json"
+    record = json.loads(path.read_text())
+    text = csv_bytes(old[list(names_at(1))].assign(schema_version=1)).decode()
+    header, *rows = text.removesuffix("\n").split("\n")
+    path.write_text(json.dumps(record | {"schema_version": 1, "columns": header, "rows": rows}))
+    pd.testing.assert_frame_equal(store.read_result("run-0").rows, old)
+    both = pd.concat([old, new], ignore_index=True)
+    pd.testing.assert_frame_equal(load_results(store.output_dir), both)
+    pd.testing.assert_frame_equal(load_results(store.write_results_csv()), both)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"rows": []', "\x00"])

@@ -125,7 +125,7 @@ def test_the_table_holds_everything_the_row_knows():
     assert text.startswith("# Title\n")
     line = next(x for x in text.splitlines() if x.startswith("| attention (recipe) | 64 |"))
     assert line == (
-        "| attention (recipe) | 64 | 0.900 [0.890, 0.909]* | 0/1 | 0.001 of 2 | 300 | 4.5 "
+        "| attention (recipe) | 64 | 0.900 [0.890, 0.909]* | 0/1 | 0.001 of 2 | 300 | 4.5 | - "
         "| 50,000 | 33,000 | 32,000 | 32,768 |  |"
     )
     assert "Floors: best baseline 0.275 (best_slot), content-blind ceiling 0.288 (exact)" in text

@@ -103,7 +103,9 @@ def summarise(frame: pd.DataFrame, slice_key: str = "") -> pd.DataFrame:
         The columns of the arm, choice and cell; slice_value; accuracy with seeds_low..high (t
         interval across seeds), rows_low..high (Wilson, within a seed) and low..high, the one to
         print, named by interval (seeds or rows); solve_rate, n_seeds, n_failed, n_budget_limited;
-        medians of steps and wall_s; sizes; floors, best_baseline and whether low is above_floor.
+        medians of steps and wall_s; n_reached, the seeds that reached their threshold on select,
+        and seconds_to_criterion, the median of the seconds of training that these needed; sizes;
+        floors, best_baseline and whether low is above_floor.
 
     Raises:
         ValueError: a choice cannot be made on select, or runs that are told apart by no column.
@@ -167,11 +169,14 @@ def _describe_runs(runs: pd.DataFrame) -> pd.DataFrame:
         raise ValueError(
             f"runs {one} and {other} have the same seed and no column tells them apart"
         )
-    groups = runs.groupby("group")
     for name in _SIZES:
         _check_constant(runs, name)
+    reached = runs.wall_s.where(runs.stop_reason == "threshold")
+    groups = runs.assign(reached_s=reached).groupby("group")
     return groups.agg(
         **{name: (name, "first") for name in _SIZES},
+        n_reached=("reached_s", "count"),
+        seconds_to_criterion=("reached_s", "median"),
         n_seeds=("seed", "size"),
         n_failed=("status", lambda s: int((s == "failed").sum())),
         n_budget_limited=("budget_limited", "sum"),
@@ -243,6 +248,7 @@ def _intervals(
 _RESULTS = (
     *("slice_value", "accuracy", *_INTERVALS, "solve_rate", "n_seeds", "n_failed"),
     *("n_budget_limited", "fail_reason", "n", "n_rows", "steps", "wall_s", "peak_mem_bytes"),
+    *("n_reached", "seconds_to_criterion"),
 )
 
 

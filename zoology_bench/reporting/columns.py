@@ -7,7 +7,7 @@ only definition: frames, CSV files, their validation and docs/results_schema.md 
 from dataclasses import dataclass
 from typing import Any
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 KINDS = ("trained", "untrained", "baseline")
 STATUSES = ("finished", "failed")
 SPLITS = ("train", "select", "report")
@@ -28,6 +28,8 @@ class Column:
     """str, int, float or bool; a trailing ``?`` says that the cell may be empty."""
     meaning: str
     default: Any = _REQUIRED
+    since: int = 1
+    """The schema_version that brought it; rows of an earlier version get the default."""
 
     @property
     def required(self) -> bool:
@@ -121,8 +123,23 @@ COLUMNS: tuple[Column, ...] = (
     Column("versions", "str", "Python and package versions, name=version with blanks", ""),
     Column("hardware", "str", "CPU or GPU name", ""),
     Column("timestamp", "str", "UTC end of the run, ISO 8601", ""),
+    Column("command", "str", "command line of this run alone; empty if started from Python", "", 2),
+    Column(
+        "frozen_logits",
+        "str",
+        "base64 of 64 little-endian float32 logits of the model with its initial weights of seed 0 "
+        "on report rows of the cell (docs/ci.md); in the overall accuracy row on report only",
+        "",
+        2,
+    ),
 )
 NAMES: tuple[str, ...] = tuple(c.name for c in COLUMNS)
+
+
+def names_at(version: int) -> tuple[str, ...]:
+    """Columns of the table at an earlier ``schema_version``, in order."""
+    return tuple(c.name for c in COLUMNS if c.since <= version)
+
 
 CELL = (
     *("task", "task_version", "layout", "distance_law", "filler", "vocab_size", "seq_len"),
@@ -143,10 +160,14 @@ def to_markdown() -> str:
         "a test keeps it so. `?` marks columns that may be empty. A row is identified by",
         f"{', '.join(KEY)}.",
         "",
-        "| column | type | default | meaning |",
-        "|---|---|---|---|",
+        "",
+        "Files of an earlier schema_version are read as if each column that is newer (`since`)",
+        "held its default; a file of a later one is refused. What is written has this version.",
+        "",
+        "| column | type | default | since | meaning |",
+        "|---|---|---|---|---|",
     ]
     for c in COLUMNS:
         default = "required" if c.required else {None: "empty", "": '""'}.get(c.default, c.default)
-        lines.append(f"| {c.name} | {c.dtype} | {default} | {c.meaning} |")
+        lines.append(f"| {c.name} | {c.dtype} | {default} | {c.since} | {c.meaning} |")
     return "\n".join(lines) + "\n"

@@ -5,13 +5,14 @@ import io
 import os
 import uuid
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from zoology_bench.reporting.columns import COLUMNS
-from zoology_bench.reporting.schema import validate
+from zoology_bench.reporting.schema import sort_rows, validate
 
 
 class OutputError(ValueError):
@@ -62,6 +63,34 @@ def _sync_folder(folder: Path) -> None:
 def csv_bytes(frame: pd.DataFrame) -> bytes:
     """Encode a frame as CSV: UTF-8, ``\\n``, floats by repr (read back bit for bit)."""
     return frame.to_csv(index=False, lineterminator="\n").encode("utf-8")
+
+
+def save_results(frame: pd.DataFrame, path: str | Path) -> Path:
+    """Write result rows as CSV or Parquet, by the suffix of ``path``, whole or not at all.
+
+    Raises:
+        ValueError: rows that the schema refuses, another suffix, or Parquet without pyarrow.
+        OutputError: the folder cannot be written.
+    """
+    target = Path(path)
+    rows = sort_rows(validate(frame, str(target)))
+    if target.suffix == ".csv":
+        data = csv_bytes(rows)
+    elif target.suffix == ".parquet":
+        check_parquet(target)
+        buffer = io.BytesIO()
+        rows.to_parquet(buffer, engine="pyarrow", index=False)
+        data = buffer.getvalue()
+    else:
+        raise ValueError(f"{target}: results are written as .csv or .parquet")
+    atomic_write(target, data, target.parent)
+    return target
+
+
+def check_parquet(path: Path) -> None:
+    """Raise a one-line ``ValueError`` unless pyarrow is installed."""
+    if find_spec("pyarrow") is None:
+        raise ValueError(f"{path}: Parquet needs pyarrow: pip install 'zoology-bench[parquet]'")
 
 
 def _parse_bool(text: str) -> object:

@@ -65,6 +65,27 @@ def cell_names(summary: pd.DataFrame) -> pd.Series:
     return pd.Series([by_cell[key] for key in _tuples(summary, CELL)], index=summary.index)
 
 
+LOAD_GROUP = ("task", "task_version", "layout", "distance_law", "filler", "vocab_size", "seq_len")
+"""Columns that are equal in cells which differ in their number of pairs only."""
+
+
+def load_names(summary: pd.DataFrame) -> pd.Series:
+    """Name each line's set of cells that differ in the number of pairs only: ``T=64``."""
+    groups = summary.loc[~summary.duplicated(list(LOAD_GROUP))]
+    names = [f"T={t}" for t in groups.seq_len]
+    parts = [
+        [f" filler {name}" for name in groups.filler],
+        [f" {name}" for name in groups.layout],
+        [f" {name}" for name in groups.distance_law],
+        [f" V={size}" for size in groups.vocab_size],
+        [f" {name}" for name in groups.task],
+        [f" v{version}" for version in groups.task_version],
+    ]
+    names = _refine(names, [()] * len(names), parts)
+    by_group = dict(zip(_tuples(groups, LOAD_GROUP), names, strict=True))
+    return pd.Series([by_group[key] for key in _tuples(summary, LOAD_GROUP)], index=summary.index)
+
+
 def _tuples(frame: pd.DataFrame, columns: Iterable[str]) -> list[tuple[object, ...]]:
     # Missing numbers compare equal as text, not as pandas' NA.
     return list(zip(*(map(str, frame[name].tolist()) for name in columns), strict=True))

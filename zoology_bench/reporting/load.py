@@ -1,13 +1,12 @@
 """Reading results back: files and folders in, one checked frame out."""
 
 from collections.abc import Iterable
-from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
 
 from zoology_bench.reporting.columns import KEY
-from zoology_bench.reporting.files import read_csv
+from zoology_bench.reporting.files import check_parquet, read_csv
 from zoology_bench.reporting.schema import sort_rows, validate
 from zoology_bench.reporting.store import RunStore
 
@@ -55,8 +54,7 @@ def _read_folder(path: Path) -> list[Part]:
 
 
 def _read_parquet(path: Path) -> Part:
-    if find_spec("pyarrow") is None:
-        raise ValueError(f"{path}: reading Parquet needs pyarrow: pip install pyarrow")
+    check_parquet(path)
     try:
         frame = pd.read_parquet(path, engine="pyarrow")
     except (OSError, ValueError) as error:

@@ -12,16 +12,17 @@ from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from zoology_bench.reporting.aggregate import TRAINING
+from zoology_bench.reporting.palette import COLOURS
 
-# Okabe and Ito's palette, without its yellow (too pale in print); markers repeat the distinction.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+"""They repeat the distinction that colours make."""
 _DASHES = ("-", (0, (5, 1.5)), (0, (3, 1.2, 1, 1.2)), (0, (1, 1.2)))
 """Widths from large to small."""
 LEVEL_DASH = (0, (6, 2))
@@ -87,8 +88,8 @@ class Looks:
         index = self.arms.index(arm)
         rank = self.widths.index(width) if self.widths and width is not None else 0
         return Look(
-            colour=_COLOURS[index % len(_COLOURS)],
-            marker=_MARKERS[(index + index // len(_COLOURS)) % len(_MARKERS)],
+            colour=COLOURS[index % len(COLOURS)],
+            marker=_MARKERS[(index + index // len(COLOURS)) % len(_MARKERS)],
             dash=_DASHES[min(rank, len(_DASHES) - 1)],
             size=max(3.2, 6.2 - 1.1 * rank),
         )
@@ -99,13 +100,15 @@ class Looks:
         middle = (len(self.arms) - 1) / 2
         return 2 ** (step * (self.arms.index(arm) - middle + 0.3 * rank))
 
-    def legend(self, lines: pd.DataFrame, level: Collection[str] = ()) -> list[Line2D]:
+    def legend(
+        self, lines: pd.DataFrame, level: Collection[str] = (), lacking: str = "parameters"
+    ) -> list[Line2D]:
         """Samples of the arms that are drawn (some as level lines), then of the widths."""
         samples = []
         for arm in self.arms:
             if arm in level:
                 bare = Look(self[arm, None].colour, "none", LEVEL_DASH, 0)
-                samples.append(bare.line(f"{arm}, no parameters"))
+                samples.append(bare.line(f"{arm}, no {lacking}"))
             elif arm in set(lines.arm):
                 samples.append(self[arm, None].line(arm))
         for width in self.widths:
@@ -189,7 +192,7 @@ def panel_grid(positions: Sequence[Position]) -> tuple[Figure, list[Axes]]:
     return figure, axes
 
 
-def finish(figure: Figure, title: str, legend: Sequence[Line2D], caption: str) -> Figure:
+def finish(figure: Figure, title: str, legend: Sequence[Artist], caption: str) -> Figure:
     """Add the title above and, in a strip below that no data can reach, legend and caption.
 
     Margins are set in inches: a layout engine would draw everything twice more to find the same.

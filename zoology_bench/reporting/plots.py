@@ -147,7 +147,8 @@ def accuracy_by_parameters(summary: pd.DataFrame) -> dict[str, Figure]:
     with mpl.rc_context(STYLE):
         figure, axes = panel_grid([position for _, _, position in panels])
         for ax, (cell, size, _) in zip(axes, panels, strict=True):
-            _size_panel(ax, lines.loc[lines.cell == cell], size, looks)
+            size_panel(ax, lines.loc[lines.cell == cell], size, looks)
+            ax.set_xlabel(_SIZES[size])
             ax.set_title(cell)
         bare = {str(arm) for arm in lines.loc[lines.n_params_total.fillna(0) == 0, "arm"]}
         legend = [*looks.legend(lines, level=bare), *floor_legend(lines)]
@@ -163,19 +164,19 @@ def _size_position(index: int, rank: int, per_row: int) -> tuple[int, int]:
     return (0, rank) if per_row == 1 else (2 * block + rank, column)
 
 
-def _size_panel(ax: Axes, panel: pd.DataFrame, size: str, looks: Looks) -> None:
+def size_panel(ax: Axes, panel: pd.DataFrame, size: str, looks: Looks) -> None:
+    """Accuracy against a column of sizes; a model that has none is a level line."""
     ax.set_xscale("log")
     draw_floors(ax, panel.iloc[0].to_dict())
     sized = panel.loc[panel[size].fillna(0) > 0]
-    for arm, _, line in each_line(panel.assign(d_model=pd.NA)):
+    for arm, _, line in each_line(panel.assign(at=panel[size], d_model=pd.NA)):
         look = looks[arm, None]
-        points = line.loc[line.index.isin(sized.index)].sort_values(size)
+        points = line.loc[line.index.isin(sized.index)].sort_values("at")
         if len(points):
-            x = points[size].to_numpy(dtype=float) * looks.dodge(arm, None, 0.02)
+            x = points["at"].to_numpy(dtype=float) * looks.dodge(arm, None, 0.02)
             draw_points(ax, x, points, look)
         for y in line.loc[~line.index.isin(sized.index), "accuracy"]:
             ax.axhline(y, color=look.colour, linestyle=LEVEL_DASH, linewidth=1.4, zorder=2)
-    ax.set_xlabel(_SIZES[size])
     ax.minorticks_off()
     if sized.empty:
         ax.set_xticks([])

@@ -17,6 +17,7 @@ from zoology_bench.reporting.columns import (
     STATUSES,
     UNBOUNDED_METRICS,
     Column,
+    names_at,
 )
 from zoology_bench.validation import unknown_name
 
@@ -126,8 +127,32 @@ def _bad_rows(frame: pd.DataFrame) -> Iterable[tuple[str, Any, str]]:
     yield "value", (frame.value - mean).abs() > 1e-9 * mean.clip(lower=1), "must be hits / n"
 
 
+def migrate(frame: pd.DataFrame, source: str) -> pd.DataFrame:
+    """Give rows of an earlier schema_version the columns that have come since, with defaults.
+
+    Raises:
+        ValueError: rows of several versions, or an earlier version with columns it never had.
+    """
+    cells = frame["schema_version"].tolist() if "schema_version" in frame.columns else []
+    versions = list(dict.fromkeys(cells))
+    whole = [int(v) for v in versions if isinstance(v, numbers.Integral)]
+    earlier = [version for version in whole if 1 <= version < SCHEMA_VERSION]
+    if not earlier:
+        return frame
+    if len(versions) > 1:
+        shown = ", ".join(map(str, versions))
+        raise ValueError(f"{source}: rows of several schema versions ({shown}) in one table")
+    known = names_at(earlier[0])
+    if unknown := [str(name) for name in frame.columns if name not in known]:
+        raise ValueError(f"{source}:1: {unknown_name('column', unknown[0], known)}")
+    added = {c.name: c.default for c in COLUMNS if c.name not in known}
+    return frame.assign(schema_version=SCHEMA_VERSION, **added)
+
+
 def validate(frame: pd.DataFrame, source: str, places: Sequence[str] | None = None) -> pd.DataFrame:
     """Return ``frame`` with this table's columns, order and dtypes, or refuse it.
+
+    Rows of an earlier schema_version are migrated first.
 
     Args:
         frame: rows from anywhere; any column order and any dtype that holds the right values.
@@ -137,6 +162,7 @@ def validate(frame: pd.DataFrame, source: str, places: Sequence[str] | None = No
     Raises:
         ValueError: one line ``source:line: column=value rule``.
     """
+    frame = migrate(frame, source)
     if missing := [name for name in NAMES if name not in frame.columns]:
         raise ValueError(f"{source}:1: not a results file of zoology-bench: no column {missing[0]}")
     if unknown := [str(name) for name in frame.columns if name not in NAMES]:

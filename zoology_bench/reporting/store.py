@@ -17,7 +17,7 @@ from typing import IO, Any, Self
 
 import pandas as pd
 
-from zoology_bench.reporting.columns import NAMES, SCHEMA_VERSION
+from zoology_bench.reporting.columns import NAMES, SCHEMA_VERSION, names_at
 from zoology_bench.reporting.files import (
     OutputError,
     atomic_write,
@@ -200,7 +200,7 @@ class RunStore:
         return [
             (f"{path}:{number}", line)
             for path in self._result_files()
-            for number, line in enumerate(_read_record(path)["rows"], start=1)
+            for number, line in enumerate(_current_rows(_read_record(path), path), start=1)
         ]
 
     def _result_files(self) -> list[Path]:
@@ -240,12 +240,13 @@ def _status(rows: pd.DataFrame) -> str:
 
 
 _HEADER = ",".join(NAMES)
+_HEADERS = {version: ",".join(names_at(version)) for version in range(1, SCHEMA_VERSION + 1)}
 _RECORD = {"schema_version", "status", "meta", "columns", "rows"}
 
 
 def _encode(frame: pd.DataFrame, meta: dict[str, Any]) -> bytes:
     """Rows are kept as lines of CSV, so that results.csv is rebuilt by joining them."""
-    header, *rows = csv_bytes(frame).decode("utf-8").removesuffix("\n").split("\n")
+    header, *rows = _csv_lines(frame)
     record = {
         "schema_version": SCHEMA_VERSION,
         "status": _status(frame),
@@ -254,6 +255,10 @@ def _encode(frame: pd.DataFrame, meta: dict[str, Any]) -> bytes:
         "rows": rows,
     }
     return (json.dumps(record, indent=1, allow_nan=False) + "\n").encode("utf-8")
+
+
+def _csv_lines(frame: pd.DataFrame) -> list[str]:
+    return csv_bytes(frame).decode("utf-8").removesuffix("\n").split("\n")
 
 
 def _read_record(path: Path) -> dict[str, Any]:
@@ -266,17 +271,28 @@ def _read_record(path: Path) -> dict[str, Any]:
     if not isinstance(record, dict) or set(record) != _RECORD:
         known = ", ".join(sorted(_RECORD))
         raise ValueError(f"{path}: not a result of zoology-bench: needs {known}")
-    if record["columns"] != _HEADER:
-        version = record["schema_version"]
+    version = record["schema_version"]
+    if not isinstance(version, int) or record["columns"] != _HEADERS.get(version):
         raise ValueError(
             f"{path}: schema_version={version} is another version of the table; "
-            f"this zoology-bench reads {SCHEMA_VERSION}"
+            f"this zoology-bench reads {', '.join(map(str, _HEADERS))}"
         )
     return record
 
 
+def _current_rows(record: dict[str, Any], path: Path) -> list[str]:
+    """Rows of a record as lines of this version's CSV."""
+    if record["schema_version"] == SCHEMA_VERSION:
+        return record["rows"]
+    return _csv_lines(_parse_rows(record, path))[1:]
+
+
+def _parse_rows(record: dict[str, Any], path: Path) -> pd.DataFrame:
+    text = "".join(line + "\n" for line in [record["columns"], *record["rows"]])
+    places = [f"{path}:{number}" for number in range(1, len(record["rows"]) + 1)]
+    return parse_csv(text, str(path), places)[0]
+
+
 def _read_result(path: Path) -> StoredResult:
     record = _read_record(path)
-    text = "".join(line + "\n" for line in [_HEADER, *record["rows"]])
-    places = [f"{path}:{number}" for number in range(1, len(record["rows"]) + 1)]
-    return StoredResult(parse_csv(text, str(path), places)[0], record["meta"])
+    return StoredResult(_parse_rows(record, path), record["meta"])

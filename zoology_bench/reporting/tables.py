@@ -11,12 +11,16 @@ from zoology_bench.reporting.intervals import wilson_interval
 
 MAX_DIGITS = 4
 Row = dict[Hashable, Any]
+Table = tuple[list[str], list[list[str]]]
+"""Header and lines."""
 
-_LEGEND = (
+LEGEND = (
     "Accuracy on `report` rows, mean over seeds, with its 95 % interval: Student's t across seeds, "
     "or with * Wilson's within a seed (rows as clusters) where there is one seed or all agree. "
     "`2/3` = seeds above .99 / seeds run; a failed seed counts as 0. Learning rates were chosen on "
-    "`select`, among those run with the most seeds. † = some curve still rose when its budget "
+    "`select`, among those run with the most seeds. `to criterion` = median seconds of training "
+    "until `select` reached `trainer.stop_at`, over the seeds that did (their number). † = some "
+    "curve still rose when its budget "
     "ended. Floors are what can be had without recall: 1/V, 1/P, the ceiling, the best shipped "
     "baseline. The ceiling is the better of two guessers blind to token identity that judge one "
     "query at a time, by its position and those of all pairs, or by its rank; one that weighs all "
@@ -94,7 +98,7 @@ def table_markdown(
         sections: Markdown to put before them; empty ones are left out.
     """
     named = labels.named(summary)
-    parts = [f"# {title}", _LEGEND, _overview(named)]
+    parts = [f"# {title}", LEGEND, markdown_table(*overview(named))]
     for cell in dict.fromkeys(named.cell):
         parts.append(_cell_section(named.loc[named.cell == cell], cell))
     parts += _error_section(named)
@@ -106,7 +110,7 @@ def table_markdown(
 
 def overview_markdown(summary: pd.DataFrame) -> str:
     """The first table of table.md alone, short enough for a terminal."""
-    return _overview(labels.named(summary))
+    return markdown_table(*overview(labels.named(summary)))
 
 
 def provenance(frame: pd.DataFrame) -> list[str]:
@@ -124,22 +128,27 @@ def _distinct(column: pd.Series) -> str:
     return "; ".join(sorted({text for text in column if text}))
 
 
-def _overview(named: pd.DataFrame) -> str:
-    """Arms down, cells across; the floors close it."""
+def overview(named: pd.DataFrame) -> Table:
+    """Arms down, cells across; the floors close it.
+
+    Args:
+        named: lines of ``labels.named``.
+    """
     cells = list(dict.fromkeys(named.cell))
     models = named.loc[named.kind != "baseline"].assign(line=named.arm + named.width)
     models = models.sort_values(["kind", "arm", "d_model"], kind="stable", na_position="first")
-    shown = {(row["line"], row["cell"]): _accuracy_cell(row) for row in models.to_dict("records")}
+    shown = {(row["line"], row["cell"]): accuracy_cell(row) for row in models.to_dict("records")}
     lines = [
         [line, *(shown.get((line, cell), "-") for cell in cells)]
         for line in dict.fromkeys(models.line)
     ]
-    floors = [_floor_texts(row) for row in named.drop_duplicates("cell").to_dict("records")]
+    floors = [floor_texts(row) for row in named.drop_duplicates("cell").to_dict("records")]
     lines += [[name, *(texts[name] for texts in floors)] for name in floors[0]]
-    return markdown_table(["model", *cells], lines)
+    return ["model", *cells], lines
 
 
-def _accuracy_cell(row: Row) -> str:
+def accuracy_cell(row: Row) -> str:
+    """Accuracy with its interval, seeds that solve, and what went wrong."""
     rising = "†" if row["n_budget_limited"] else ""
     failed = f", failed {row['n_failed']}" if row["n_failed"] else ""
     return f"{_accuracy_text(row)} {_solved_text(row)}{rising}{failed}"
@@ -156,7 +165,8 @@ def _solved_text(row: Row) -> str:
     return f"{round(row['solve_rate'] * row['n_seeds'])}/{row['n_seeds']}"
 
 
-def _floor_texts(row: Row) -> dict[str, str]:
+def floor_texts(row: Row) -> dict[str, str]:
+    """Every floor of a line's cell by name."""
     best, ceiling = format_floor(row["best_baseline"]), format_floor(row["floor_ceiling"])
     if best != "-":
         best += f" ({row['best_baseline_model']})"
@@ -172,8 +182,8 @@ def _floor_texts(row: Row) -> dict[str, str]:
 
 
 _CELL_HEADER = (
-    *("model", "D", "accuracy", "solved", "lr", "steps", "seconds", "parameters"),
-    *("non-embedding", "mixer", "state bytes", "notes"),
+    *("model", "D", "accuracy", "solved", "lr", "steps", "seconds", "to criterion"),
+    *("parameters", "non-embedding", "mixer", "state bytes", "notes"),
 )
 
 
@@ -185,12 +195,18 @@ def _cell_section(lines: pd.DataFrame, cell: str) -> str:
     what += [one["filler"] and f"filler {one['filler']}"]
     n_rows = max(row["n_rows"] for row in rows)  # 0 where every seed of an arm failed
     sizes = f"V={one['vocab_size']}, Q={one['n_queries']}, {n_rows:,} rows"
-    floors = ", ".join(f"{name} {text}" for name, text in _floor_texts(one).items())
+    floors = ", ".join(f"{name} {text}" for name, text in floor_texts(one).items())
     head = f"## {cell}\n\n{', '.join(w for w in what if w)}; {sizes}. Floors: {floors}."
-    return head + "\n\n" + markdown_table(_CELL_HEADER, [_arm_line(row) for row in rows])
+    return head + "\n\n" + markdown_table(*cell_table(lines))
 
 
-def _arm_line(row: Row) -> list[str]:
+def cell_table(lines: pd.DataFrame) -> Table:
+    """One line per arm and width of one cell, with everything known of it."""
+    return list(_CELL_HEADER), [arm_line(row) for row in lines.to_dict("records")]
+
+
+def arm_line(row: Row) -> list[str]:
+    """One line of a cell's table, under ``_CELL_HEADER``."""
     tried = f" of {row['n_choices']}" if row["n_choices"] > 1 else ""
     trained = row["kind"] == "trained"
     return [
@@ -201,9 +217,16 @@ def _arm_line(row: Row) -> list[str]:
         "-" if pd.isna(row["lr"]) else f"{row['lr']:.3g}{tried}",
         f"{row['steps']:.0f}" if trained else "-",
         format_quantity(row["wall_s"]) if trained else "-",
-        *(_count(row[name]) for name in _SIZES),
+        _criterion_text(row),
+        *(_count(row[name]) for name in SIZES),
         _notes(row),
     ]
+
+
+def _criterion_text(row: Row) -> str:
+    if not row["n_reached"]:
+        return "-"
+    return f"{format_quantity(row['seconds_to_criterion'])} ({row['n_reached']})"
 
 
 _ERRORS = ("error_misbinding", "error_stale_value", "error_out_of_row_value", "error_key_token")
@@ -232,7 +255,7 @@ def _error_section(named: pd.DataFrame) -> list[str]:
     return ["## Where the errors go", text, markdown_table(header, lines)]
 
 
-_SIZES = ("n_params_total", "n_params_non_embedding", "n_params_mixer", "state_bytes")
+SIZES = ("n_params_total", "n_params_non_embedding", "n_params_mixer", "state_bytes")
 
 
 def _count(value: Any) -> str:

@@ -156,6 +156,7 @@ class _Run:
         self.optimizer.step()
         self.progress.step += 1
         self.progress.examples += len(batch)
+        self.progress.tokens += batch.inputs.numel()
         self.progress.loss_sum += loss_value
         self.progress.n_losses += 1
 
@@ -192,6 +193,7 @@ class _Run:
                 "train/loss": point.train_loss,
                 "train/lr": self._lr_at(point.step - 1),
                 "train/examples": progress.examples,
+                "train/tokens": progress.tokens,
                 "train/wall_s": progress.wall_s,
             },
         )

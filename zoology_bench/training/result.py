@@ -52,6 +52,7 @@ class Progress:
 
     step: int = 0
     examples: int = 0
+    tokens: int = 0
     wall_s: float = 0.0
     loss_sum: float = 0.0
     """Over the steps since the last evaluation."""

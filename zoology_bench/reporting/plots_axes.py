@@ -1,0 +1,137 @@
+"""Figures along width, state size and load, with capacity fits; constructions as level lines."""
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from zoology_bench.reporting import labels
+from zoology_bench.reporting.capacity import LEVELS, Fit
+from zoology_bench.reporting.plot_lines import (
+    MAX_LINES,
+    draw_points,
+    drawable,
+    each_line,
+    group_lines,
+    n_lines,
+)
+from zoology_bench.reporting.plot_parts import (
+    STYLE,
+    Looks,
+    caption,
+    columns_for,
+    draw_floors,
+    finish,
+    floor_legend,
+    in_rows,
+    panel_grid,
+)
+from zoology_bench.reporting.plots import size_panel
+
+_AXES = {
+    "d_model": ("accuracy_width", "width", "width D"),
+    "state_bytes": ("accuracy_state", "state size", "state, bytes per sequence"),
+}
+"""Column: file stem, what it is called, label."""
+
+
+def accuracy_by_size(summary: pd.DataFrame, column: str) -> dict[str, Figure]:
+    """Accuracy against ``d_model`` or ``state_bytes``, one panel a cell.
+
+    Args:
+        summary: ``aggregate.summarise(frame)``.
+        column: one of the two.
+
+    Returns:
+        Figure by file stem; none where fewer than two sizes are known.
+    """
+    named = labels.named(summary)
+    lines = drawable(named)
+    if len(set(lines[column].dropna())) < 2:
+        return {}
+    stem, what, axis = _AXES[column]
+    looks = Looks(lines, by_width=False)
+    cells = list(dict.fromkeys(lines.cell))
+    with mpl.rc_context(STYLE):
+        figure, axes = panel_grid(in_rows(len(cells), columns_for(len(cells))))
+        for ax, cell in zip(axes, cells, strict=True):
+            size_panel(ax, lines.loc[lines.cell == cell], column, looks)
+            ax.set_xlabel(axis)
+            ax.set_title(cell)
+        bare = {str(arm) for arm in lines.loc[lines[column].isna(), "arm"]}
+        legend = [*looks.legend(lines, bare, lacking=what), *floor_legend(lines)]
+        finish(figure, f"Accuracy against {what}", legend, caption(named))
+    return {stem: figure}
+
+
+def accuracy_by_load(
+    summary: pd.DataFrame, fits: dict[tuple[str, str, str], Fit]
+) -> dict[str, Figure]:
+    """Accuracy against the number of pairs, with the logistic fits behind the points.
+
+    Args:
+        summary: ``aggregate.summarise(frame)``.
+        fits: ``capacity.capacities(frame)[1]``.
+
+    Returns:
+        Figure by file stem; none where no cells differ in the number of pairs only.
+    """
+    named = labels.named(summary)
+    lines = drawable(named)
+    lines = lines.assign(cells=labels.load_names(lines))
+    loads = lines.groupby("cells").n_kv_pairs.transform("nunique")
+    lines = lines.loc[loads > 1]
+    if lines.empty:
+        return {}
+    split = n_lines(lines) > MAX_LINES and lines.d_model.nunique() > 1
+    looks = Looks(lines, by_width=not split and lines.d_model.nunique() > 1)
+    panels = group_lines(lines, ["cells", "d_model"] if split else ["cells"])
+    with mpl.rc_context(STYLE):
+        figure, axes = panel_grid(in_rows(len(panels), columns_for(len(panels))))
+        for ax, (key, panel) in zip(axes, panels, strict=True):
+            ax.set_title(str(key[0]) + (f", D = {key[1]}" if split else ""))
+            _load_panel(ax, panel, looks, fits)
+        legend = [*looks.legend(lines), *floor_legend(lines)]
+        said = " Thin curves: logistic fits of recall above the floor; ticks below: K50."
+        finish(figure, "Accuracy against load", legend, caption(named) + (said if fits else ""))
+    return {"accuracy_load": figure}
+
+
+def _load_panel(
+    ax: Axes, panel: pd.DataFrame, looks: Looks, fits: dict[tuple[str, str, str], Fit]
+) -> None:
+    ax.set_xscale("log", base=2)
+    cells = panel.drop_duplicates("n_kv_pairs").sort_values("n_kv_pairs")
+    loads = cells.n_kv_pairs.to_numpy(dtype=float)
+    for cell in cells.to_dict("records"):
+        draw_floors(ax, cell, cell["n_kv_pairs"] * 2**-0.45, cell["n_kv_pairs"] * 2**0.45)
+    for arm, width, line in each_line(panel):
+        ordered, look = line.sort_values("n_kv_pairs"), looks[arm, width]
+        x = ordered.n_kv_pairs.to_numpy() * looks.dodge(arm, width, 0.04)
+        draw_points(ax, x, ordered, look)
+        first = ordered.iloc[0]
+        fit = fits.get((str(first.arm), str(first.width), str(first.cells)))
+        if fit is not None:
+            dense = np.geomspace(loads[0], loads[-1], 60)
+            floor = np.interp(
+                np.log(dense),
+                np.log(ordered.n_kv_pairs.to_numpy(dtype=float)),
+                ordered.floor.to_numpy(dtype=float),
+            )
+            ax.plot(
+                dense,
+                floor + (1 - floor) * fit.recall(dense),
+                color=look.colour,
+                linewidth=0.6,
+                alpha=0.8,
+                zorder=2,
+                gid="capacity fit",
+            )
+            k50 = fit.load_at(LEVELS["k50"])[0]
+            if loads[0] <= k50 <= loads[-1]:
+                ax.plot([k50], [-0.03], marker="|", color=look.colour, markersize=7, zorder=4)
+    ax.set_xlim(loads[0] * 2**-0.6, loads[-1] * 2**0.6)
+    ax.set_xticks(loads, [f"{load:g}" for load in loads])
+    ax.minorticks_off()
+    ax.set_xlabel("pairs P")
