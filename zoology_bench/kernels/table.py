@@ -1,0 +1,137 @@
+"""The static table: which implementation, route and tile a convolution gets, and nothing measured.
+
+Every choice depends on length, filter kind, dtype and compute capability alone, so that the same
+call takes the same path in every run. Letters: R sub-transforms, M = N1 N2 points of each.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+SHORT_MAX_TAPS = 8
+"""Up to here a shared filter goes to torch's depthwise convolution, which no FFT or matrix beats."""
+TOEPLITZ_MAX_LENGTH = 128
+"""Up to here the O(L^2) product of a shared filter beats two FFTs of length 2L on one CPU thread,
+forward and backward together, at B = 64, D = 64 (18 against 26 ms; 76 against 52 ms at L = 256)."""
+MIN_SPEEDUP = 2.0
+"""A kernel is chosen only where it was measured to be this many times as fast as torch's FFT."""
+MAX_LENGTH = 32_768
+"""The longest signal of a Triton kernel."""
+MIN_CAPABILITY = (8, 0)
+"""The first compute capability with bf16 matrix instructions."""
+
+HALF = (torch.bfloat16, torch.float16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """Where ``impl="auto"`` may take a Triton kernel on a GPU, and how fast it was seen there."""
+
+    op: str
+    per_example: bool
+    dtypes: tuple[torch.dtype, ...]
+    capability: tuple[int, int]
+    """The compute capability from which on the rule holds."""
+    min_length: int
+    max_length: int
+    speedup: float | None
+    """Over the torch route, forward and backward; None where nobody has measured it."""
+
+
+RULES = (
+    Rule(
+        op="toeplitz",
+        per_example=False,
+        dtypes=HALF,
+        capability=(8, 0),
+        min_length=1,
+        max_length=512,
+        speedup=None,
+    ),
+    Rule(
+        op="toeplitz",
+        per_example=True,
+        dtypes=HALF,
+        capability=(8, 0),
+        min_length=1,
+        max_length=512,
+        speedup=None,
+    ),
+    Rule(
+        op="fft",
+        per_example=False,
+        dtypes=HALF,
+        capability=(8, 0),
+        min_length=513,
+        max_length=MAX_LENGTH,
+        speedup=None,
+    ),
+    Rule(
+        op="fft",
+        per_example=True,
+        dtypes=HALF,
+        capability=(8, 0),
+        min_length=513,
+        max_length=MAX_LENGTH,
+        speedup=None,
+    ),
+    Rule(
+        op="shift",
+        per_example=False,
+        dtypes=(*HALF, torch.float32),
+        capability=(8, 0),
+        min_length=1,
+        max_length=MAX_LENGTH,
+        speedup=None,
+    ),
+)
+"""The candidates. None has a measured speed-up yet, so ``auto`` takes the torch route for each."""
+
+
+def auto_impl(
+    op: str,
+    *,
+    length: int,
+    per_example: bool,
+    dtype: torch.dtype,
+    capability: tuple[int, int] | None,
+    rules: tuple[Rule, ...] = RULES,
+) -> str:
+    """Choose ``"triton"`` or ``"reference"`` for one call.
+
+    Args:
+        op: fft, toeplitz or shift.
+        length: L.
+        per_example: whether every example brings its own filter.
+        dtype: of the signal.
+        capability: of the GPU that holds the signal; None on a CPU.
+        rules: the table.
+    """
+    if capability is None:
+        return "reference"
+    for rule in rules:
+        if (
+            rule.op == op
+            and rule.per_example == per_example
+            and dtype in rule.dtypes
+            and capability >= rule.capability
+            and rule.min_length <= length <= rule.max_length
+            and (rule.speedup or 0.0) >= MIN_SPEEDUP
+        ):
+            return "triton"
+    return "reference"
+
+
+def dense_route(u: Tensor, h: Tensor) -> str:
+    """Choose depthwise, toeplitz or fft for a causal convolution with a dense filter.
+
+    Args:
+        u: (B, D, L).
+        h: (D, K) or (B, D, K).
+    """
+    if h.ndim == 2 and h.shape[-1] <= SHORT_MAX_TAPS:
+        return "depthwise"
+    if h.ndim == 2 and u.shape[-1] <= TOEPLITZ_MAX_LENGTH:
+        return "toeplitz"
+    return "fft"
