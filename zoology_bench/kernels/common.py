@@ -142,7 +142,7 @@ def promote_under_autocast(u: Tensor, gates: Gates) -> tuple[Tensor, Gates]:
     return u.to(dtype), Gates(pre_gate=pre, post_gate=post, skip=gates.skip, bias=gates.bias)
 
 
-def without_autocast(u: Tensor) -> AbstractContextManager[None]:
+def without_autocast(u: Tensor) -> AbstractContextManager[object]:
     """Keep autocast from narrowing the products of a reference, which computes in fp32 or wider."""
     if torch.is_autocast_enabled(u.device.type):
         return torch.autocast(u.device.type, enabled=False)

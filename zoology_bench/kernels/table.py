@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 SHORT_MAX_TAPS = 8
-"""Up to here a shared filter goes to torch's depthwise convolution, which no FFT or matrix beats."""
+"""Up to here a shared filter goes to torch's depthwise convolution, which nothing beats."""
 TOEPLITZ_MAX_LENGTH = 128
 """Up to here the O(L^2) product of a shared filter beats two FFTs of length 2L on one CPU thread,
 forward and backward together, at B = 64, D = 64 (18 against 26 ms; 76 against 52 ms at L = 256)."""
@@ -135,3 +135,69 @@ def dense_route(u: Tensor, h: Tensor) -> str:
     if h.ndim == 2 and u.shape[-1] <= TOEPLITZ_MAX_LENGTH:
         return "toeplitz"
     return "fft"
+
+
+TOEPLITZ_PRECISION = "tf32x3"
+"""As accurate as fp32 products, on matrix instructions."""
+
+
+def toeplitz_batch_tile(batch: int) -> dict[str, int]:
+    """Block sizes of the Toeplitz kernel for shared filters: rows are examples."""
+    block_b = 16 if batch <= 16 else 32 if batch <= 32 else 64
+    return {"BLOCK_B": block_b, "BLOCK_N": 64, "BLOCK_M": 64, "num_warps": 4, "num_stages": 2}
+
+
+def toeplitz_split_tile(n_outputs: int) -> dict[str, int]:
+    """Block sizes of the Toeplitz kernel for two varying operands: ROWS * COLS outputs each."""
+    side = 16 if n_outputs <= 256 else 32
+    return {"ROWS": side, "COLS": side, "BLOCK_M": 64, "num_warps": 2, "num_stages": 2}
+
+
+SHIFT_BLOCK = 512
+"""Positions per program of the shift kernels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FftTile:
+    """How a transform is cut: parts of n1 * n2 points, and the warps that share one."""
+
+    parts: int
+    n1: int
+    n2: int
+    num_warps: int
+    num_stages: int = 1
+
+
+FFT_PRECISION = "ieee"
+"""Of fp32 products in the transform."""
+COMBINE_POINTS = 4096
+"""Outputs per program of the kernel that combines parts."""
+CROSS_BLOCK_K1 = 32
+"""Rows of a cross-spectrum per program."""
+
+_ONE_TILE = (
+    FftTile(parts=1, n1=16, n2=16, num_warps=1),
+    FftTile(parts=1, n1=32, n2=16, num_warps=2),
+    FftTile(parts=1, n1=32, n2=32, num_warps=2),
+    FftTile(parts=1, n1=64, n2=32, num_warps=4),
+)
+
+
+def fft_tile(length: int, dtype: torch.dtype, capability: tuple[int, int] | None) -> FftTile:
+    """The smallest transform that holds a signal: any number of parts, so no powers of two.
+
+    Args:
+        length: L.
+        dtype: of the signal.
+        capability: of the GPU; None in the interpreter, which takes the tiles of (9, 0).
+    """
+    for tile in _ONE_TILE:
+        if length <= tile.n1 * tile.n2:
+            return tile
+    n1, n2 = 64, 64
+    return FftTile(parts=-(-length // (n1 * n2)), n1=n1, n2=n2, num_warps=4)
+
+
+def fft_chunk(batch: int, channels: int) -> int:
+    """Examples per program: few enough that the programs fill a large GPU a few times over."""
+    return max(1, min(8, batch * channels // 1024, batch))
