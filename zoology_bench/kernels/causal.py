@@ -34,7 +34,7 @@ def causal_conv(
     route = dense_route(u, h)
     if route == "depthwise":
         gates = common.Gates(pre_gate=pre_gate, post_gate=post_gate, skip=skip, bias=bias)
-        u, gates = common.promote_under_autocast(u, gates)
+        u, h, gates = common.promote_under_autocast(u, h, gates)
         common.check_signal(u, gates)
         common.check_filter(h, u)
         with common.without_autocast(u):

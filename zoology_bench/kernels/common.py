@@ -6,7 +6,7 @@ Letters: B batch, D channels, L length, K filter taps, J shifts.
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
 import torch
@@ -19,6 +19,7 @@ IMPLS = ("auto", "reference", "triton")
 PRECISIONS = ("ieee", "tf32x3", "tf32")
 """How fp32 products may be computed on a GPU; the torch references always compute in full."""
 
+_TRITON_INSTALLED = find_spec("triton") is not None
 _DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -59,7 +60,7 @@ def dense_conv(
         (B, D, L) in the dtype of ``u``.
     """
     check_names(impl, precision)
-    u, gates = promote_under_autocast(u, gates)
+    u, h, gates = promote_under_autocast(u, h, gates)
     check_signal(u, gates)
     check_filter(h, u)
     if choose_impl(op, impl, u, per_example=h.ndim == 3) == "triton":
@@ -109,7 +110,7 @@ def require_triton(u: Tensor) -> None:
         raise ValueError(
             f"u has L = {u.shape[-1]}; expected L <= {table.MAX_LENGTH} for impl='triton'"
         )
-    if find_spec("triton") is None:
+    if not _TRITON_INSTALLED:
         raise RuntimeError("impl='triton' needs the package triton, which is not installed")
     if u.is_cuda:
         capability = torch.cuda.get_device_capability(u.device)
@@ -125,28 +126,33 @@ def require_triton(u: Tensor) -> None:
         )
 
 
-def promote_under_autocast(u: Tensor, gates: Gates) -> tuple[Tensor, Gates]:
-    """Give signal and gates their widest dtype; outside autocast, where they must agree, nothing.
+def promote_under_autocast(u: Tensor, h: Tensor, gates: Gates) -> tuple[Tensor, Tensor, Gates]:
+    """Give signal and gates their widest dtype, and the filter no narrower one; only in autocast.
 
-    Under autocast a residual stream is wide and the gate a linear layer made of it is narrow.
+    There a residual stream is wide, and what a linear layer makes of it is narrow. Outside, dtypes
+    must agree.
     """
-    if not torch.is_autocast_enabled(u.device.type):
-        return u, gates
+    if not _in_autocast(u):
+        return u, h, gates
+    pre, post = gates.pre_gate, gates.post_gate
     dtype = u.dtype
-    for gate in (gates.pre_gate, gates.post_gate):
+    for gate in (pre, post):
         if gate is not None:
             dtype = torch.promote_types(dtype, gate.dtype)
-    pre, post = (
-        None if gate is None else gate.to(dtype) for gate in (gates.pre_gate, gates.post_gate)
-    )
-    return u.to(dtype), Gates(pre_gate=pre, post_gate=post, skip=gates.skip, bias=gates.bias)
+    pre = None if pre is None else pre.to(dtype)
+    post = None if post is None else post.to(dtype)
+    h = h.to(torch.promote_types(h.dtype, dtype))
+    return u.to(dtype), h, replace(gates, pre_gate=pre, post_gate=post)
 
 
 def without_autocast(u: Tensor) -> AbstractContextManager[object]:
     """Keep autocast from narrowing the products of a reference, which computes in fp32 or wider."""
-    if torch.is_autocast_enabled(u.device.type):
-        return torch.autocast(u.device.type, enabled=False)
-    return nullcontext()
+    return torch.autocast(u.device.type, enabled=False) if _in_autocast(u) else nullcontext()
+
+
+def _in_autocast(u: Tensor) -> bool:
+    # A meta tensor computes nothing, and torch refuses the question.
+    return not u.is_meta and torch.is_autocast_enabled(u.device.type)
 
 
 def check_signal(u: Tensor, gates: Gates) -> tuple[int, int, int]:

@@ -4,7 +4,7 @@ Every choice depends on length, filter kind, dtype and compute capability alone,
 call takes the same path in every run. Letters: R sub-transforms, M = N1 N2 points of each.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -141,19 +141,30 @@ TOEPLITZ_PRECISION = "tf32x3"
 """As accurate as fp32 products, on matrix instructions."""
 
 
-def toeplitz_batch_tile(batch: int) -> dict[str, int]:
-    """Block sizes of the Toeplitz kernel for shared filters: rows are examples."""
-    block_b = 16 if batch <= 16 else 32 if batch <= 32 else 64
-    return {"BLOCK_B": block_b, "BLOCK_N": 64, "BLOCK_M": 64, "num_warps": 4, "num_stages": 2}
+def toeplitz_batch_tile(batch: int, dtype: torch.dtype) -> dict[str, int]:
+    """Block sizes of the Toeplitz kernel for shared filters: rows are examples.
+
+    fp32 products, each of three of tf32, spill registers in larger blocks.
+    """
+    widest, block_m = (32, 32) if dtype == torch.float32 else (64, 64)
+    block_b = next((size for size in (16, 32) if batch <= size), widest)
+    return {"BLOCK_B": block_b, "BLOCK_N": 64, "BLOCK_M": block_m, "num_warps": 4, "num_stages": 2}
 
 
-def toeplitz_split_tile(n_outputs: int) -> dict[str, int]:
+def toeplitz_split_tile(n_outputs: int, dtype: torch.dtype) -> dict[str, int]:
     """Block sizes of the Toeplitz kernel for two varying operands: ROWS * COLS outputs each."""
     side = 16 if n_outputs <= 256 else 32
-    return {"ROWS": side, "COLS": side, "BLOCK_M": 64, "num_warps": 2, "num_stages": 2}
+    block_m, num_warps = (32, 4) if dtype == torch.float32 else (64, 2)
+    return {
+        "ROWS": side,
+        "COLS": side,
+        "BLOCK_M": block_m,
+        "num_warps": num_warps,
+        "num_stages": 2,
+    }
 
 
-SHIFT_BLOCK = 512
+SHIFT_BLOCK = 1024
 """Positions per program of the shift kernels."""
 
 
@@ -175,27 +186,32 @@ COMBINE_POINTS = 4096
 CROSS_BLOCK_K1 = 32
 """Rows of a cross-spectrum per program."""
 
-_ONE_TILE = (
+_TILES = (
     FftTile(parts=1, n1=16, n2=16, num_warps=1),
     FftTile(parts=1, n1=32, n2=16, num_warps=2),
-    FftTile(parts=1, n1=32, n2=32, num_warps=2),
+    FftTile(parts=1, n1=32, n2=32, num_warps=4),
     FftTile(parts=1, n1=64, n2=32, num_warps=4),
 )
 
 
-def fft_tile(length: int, dtype: torch.dtype, capability: tuple[int, int] | None) -> FftTile:
+def fft_tile(length: int, dtype: torch.dtype, capability: tuple[int, int]) -> FftTile:
     """The smallest transform that holds a signal: any number of parts, so no powers of two.
+
+    A tile of 64 x 64 points spills registers, as one of 64 x 32 does in fp32: longer signals are
+    cut into parts instead. Below (9, 0) a part needs twice the warps not to spill.
 
     Args:
         length: L.
         dtype: of the signal.
-        capability: of the GPU; None in the interpreter, which takes the tiles of (9, 0).
+        capability: of the GPU.
     """
-    for tile in _ONE_TILE:
+    tiles = _TILES[:-1] if dtype == torch.float32 else _TILES
+    for tile in tiles:
         if length <= tile.n1 * tile.n2:
             return tile
-    n1, n2 = 64, 64
-    return FftTile(parts=-(-length // (n1 * n2)), n1=n1, n2=n2, num_warps=4)
+    largest = tiles[-1]
+    parts = -(-length // (largest.n1 * largest.n2))
+    return replace(largest, parts=parts, num_warps=4 if capability >= (9, 0) else 8)
 
 
 def fft_chunk(batch: int, channels: int) -> int:

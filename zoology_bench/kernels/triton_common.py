@@ -13,7 +13,7 @@ from torch import Tensor
 
 from zoology_bench.kernels.common import Gates
 
-SUMS_BLOCK = 128
+SUMS_BLOCK = 256
 """Positions that one program of the gate sums covers."""
 MAX_CHUNKS = 4
 """Partial results that a sum over the batch is split into: programs, but also memory."""
@@ -109,6 +109,11 @@ def launch(kernel: Any, grid: tuple[int, ...], x: Tensor, *args: Any, **options:
         kernel[grid](x, *args, **options)
 
 
+def capability_of(x: Tensor) -> tuple[int, int]:
+    """The compute capability of the GPU that holds x; that of an H100 in the interpreter."""
+    return torch.cuda.get_device_capability(x.device) if x.is_cuda else (9, 0)
+
+
 def operand_options(dtype: torch.dtype, precision: str | None, default: str) -> dict[str, Any]:
     """The constexpr arguments that say how a kernel multiplies signals of ``dtype``.
 
@@ -151,6 +156,11 @@ def filter_rows(h: Tensor) -> tuple[Tensor, int, int]:
     if h.stride(-1) != 1 and h.shape[-1] > 1:
         h = h.contiguous()
     return (h, 0, h.stride(0)) if h.ndim == 2 else (h, h.stride(0), h.stride(1))
+
+
+def packed(skip: Tensor | None) -> Tensor | None:
+    """A (D,) skip whose channels are adjacent."""
+    return None if skip is None else skip.contiguous()
 
 
 def bias_rows(bias: Tensor | None) -> tuple[Tensor | None, int, int]:

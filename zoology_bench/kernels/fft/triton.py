@@ -16,6 +16,7 @@ from zoology_bench.kernels.gated_op import OutGates, Passes, register
 from zoology_bench.kernels.triton_common import (
     batch_chunk,
     bias_rows,
+    capability_of,
     empty_output,
     filter_rows,
     gate_rows,
@@ -23,6 +24,7 @@ from zoology_bench.kernels.triton_common import (
     n_blocks,
     operand_options,
     out_rows,
+    packed,
     rows,
 )
 
@@ -57,7 +59,7 @@ def signal_pass(
         operand = (*_no_rows(), *_no_rows(), spectrum(h, plan.shape))
     else:
         operand = (*filter_rows(h), *_no_rows(), None)
-    epilogue = (skip, *bias_rows(bias), *out_rows(outs, out_gates))
+    epilogue = (packed(skip), *bias_rows(bias), *out_rows(outs, out_gates))
     signal = (*rows(x), *gate_rows(x_gate))
     _convolve(plan, signal, operand, h.shape[-1], epilogue, outs[0], correlate)
     return [out.to(x.dtype) for out in outs]
@@ -86,8 +88,7 @@ def filter_pass(
 
 
 def _plan(x: Tensor, precision: str | None) -> Plan:
-    capability = torch.cuda.get_device_capability(x.device) if x.is_cuda else None
-    tile = table.fft_tile(x.shape[-1], x.dtype, capability)
+    tile = table.fft_tile(x.shape[-1], x.dtype, capability_of(x))
     shape = Shape(parts=tile.parts, n1=tile.n1, n2=tile.n2)
     options = {
         "N1": shape.n1,

@@ -43,16 +43,17 @@ def shift_conv(
     """
     common.check_names(impl, precision)
     gates = common.Gates(pre_gate=pre_gate, post_gate=post_gate, skip=skip, bias=bias)
-    u, gates = common.promote_under_autocast(u, gates)
+    u, weights, gates = common.promote_under_autocast(u, weights, gates)
     batch, channels, _ = common.check_signal(u, gates)
     n_shifts = shifts.shape[-1] if shifts.ndim else 0
     shapes = [(channels, n_shifts), (batch, channels, n_shifts)]
     common.check_operand("shifts", shifts, u, shapes, (torch.int32, torch.int64))
     common.check_operand("weights", weights, u, [tuple(shifts.shape)], (u.dtype, torch.float32))
+    chosen = common.choose_impl("shift", impl, u, per_example=shifts.ndim == 3)
     # A compiled graph cannot branch on values: there the caller vouches for the shifts.
     if n_shifts and not torch.compiler.is_compiling() and int(shifts.min()) < 0:
         raise ValueError(f"shifts has minimum {int(shifts.min())}; expected at least 0")
-    if common.choose_impl("shift", impl, u, per_example=shifts.ndim == 3) == "triton":
+    if chosen == "triton":
         from zoology_bench.kernels.shift import triton
 
         return triton.conv(u, shifts, weights, gates)
