@@ -167,7 +167,7 @@ def error_of(conv: Conv, length: int, dtype: torch.dtype) -> float:
     got = (y, *torch.autograd.grad(y, list(operands.values()), dy))
     expected = (exact, *torch.autograd.grad(exact, list(wide.values()), dy.double()))
     pairs = zip(got, expected, strict=True)
-    return max(float((a.double() - b).norm() / b.norm()) for a, b in pairs)
+    return max(float((a.double() - b).detach().norm() / b.detach().norm()) for a, b in pairs)
 
 
 def timed_row(
