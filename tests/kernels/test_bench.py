@@ -59,6 +59,7 @@ def test_a_table_leaves_out_what_was_not_measured(scripts: tuple[ModuleType, Mod
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("length", [1, 100, 1000, 4096, 10_000, 32_768])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_kernels_on_a_gpu_agree_with_fp64(
