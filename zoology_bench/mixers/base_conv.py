@@ -151,7 +151,12 @@ class BaseConv(Mixer):
 
     def forward(self, x: Tensor) -> Tensor:
         """Mix (B, T, D) causally into (B, T, D)."""
-        mixed = self.gate(x) * (self._conv(x) + self.conv_bias)
+        u, gate = (rearrange(z, "b t d -> b d t") for z in (x, self.gate(x)))
+        # Gate, bias and skip go along, so that a fused kernel writes the layer's output at once.
+        skip = torch.ones_like(self.conv_bias) if self.conv_skip else None
+        taps = self.filter(x.shape[1])
+        y = causal_conv(u, taps, post_gate=gate, skip=skip, bias=self.conv_bias)
+        mixed = rearrange(y, "b d t -> b t d")
         return mixed + x if self.residual else mixed
 
     def init_state(self, batch_size: int) -> State:
@@ -174,8 +179,3 @@ class BaseConv(Mixer):
         """The inputs that a later output can still reach: min(T, K - 1) D numbers."""
         weight = self.gate.weight
         return min(seq_len, self.filter.max_lag) * weight.shape[0] * weight.element_size()
-
-    def _conv(self, x: Tensor) -> Tensor:
-        y = causal_conv(rearrange(x, "b t d -> b d t"), self.filter(x.shape[1]))
-        y = rearrange(y, "b d t -> b t d")
-        return y + x if self.conv_skip else y

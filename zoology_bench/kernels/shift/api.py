@@ -39,18 +39,25 @@ def shift_conv(
 
     Raises:
         ValueError: a shape, dtype, device, name or negative shift, in one line.
+        RuntimeError: ``impl="triton"`` where nothing can run it, in one line.
     """
-    common.check_impl("shift_conv", impl, precision)
-    batch, channels, _ = common.check_signal(
-        u, pre_gate=pre_gate, post_gate=post_gate, skip=skip, bias=bias
-    )
+    common.check_names(impl, precision)
+    gates = common.Gates(pre_gate=pre_gate, post_gate=post_gate, skip=skip, bias=bias)
+    u, weights, gates = common.promote_under_autocast(u, weights, gates)
+    batch, channels, _ = common.check_signal(u, gates)
     n_shifts = shifts.shape[-1] if shifts.ndim else 0
     shapes = [(channels, n_shifts), (batch, channels, n_shifts)]
     common.check_operand("shifts", shifts, u, shapes, (torch.int32, torch.int64))
     common.check_operand("weights", weights, u, [tuple(shifts.shape)], (u.dtype, torch.float32))
-    if n_shifts and int(shifts.min()) < 0:
+    chosen = common.choose_impl("shift", impl, u, per_example=shifts.ndim == 3)
+    # A compiled graph cannot branch on values: there the caller vouches for the shifts.
+    if n_shifts and not torch.compiler.is_compiling() and int(shifts.min()) < 0:
         raise ValueError(f"shifts has minimum {int(shifts.min())}; expected at least 0")
-    dtype = common.compute_dtype(u)
-    v = u.to(dtype) if pre_gate is None else u.to(dtype) * pre_gate.to(dtype)
-    y = reference.conv(v, shifts, weights.to(dtype))
-    return common.apply_gates(y, v, post_gate, skip, bias).to(u.dtype)
+    if chosen == "triton":
+        from zoology_bench.kernels.shift import triton
+
+        return triton.conv(u, shifts, weights, gates)
+    with common.without_autocast(u):
+        v = common.gated_input(u, gates)
+        y = reference.conv(v, shifts, weights.to(common.compute_dtype(u)))
+        return common.apply_gates(y, v, gates).to(u.dtype)

@@ -36,11 +36,15 @@ def toeplitz_conv(
 
     Raises:
         ValueError: a shape, dtype, device or name that does not fit, in one line.
+        RuntimeError: ``impl="triton"`` where nothing can run it, in one line.
     """
-    common.check_impl("toeplitz_conv", impl, precision)
-    common.check_signal(u, pre_gate=pre_gate, post_gate=post_gate, skip=skip, bias=bias)
-    common.check_filter(h, u)
-    dtype = common.compute_dtype(u)
-    v = u.to(dtype) if pre_gate is None else u.to(dtype) * pre_gate.to(dtype)
-    y = reference.conv(v, h.to(dtype))
-    return common.apply_gates(y, v, post_gate, skip, bias).to(u.dtype)
+    gates = common.Gates(pre_gate=pre_gate, post_gate=post_gate, skip=skip, bias=bias)
+    return common.dense_conv(
+        "toeplitz", reference.conv, _triton_conv, u, h, gates, precision=precision, impl=impl
+    )
+
+
+def _triton_conv(u: Tensor, h: Tensor, gates: common.Gates, precision: str | None) -> Tensor:
+    from zoology_bench.kernels.toeplitz import triton
+
+    return triton.conv(u, h, gates, precision)

@@ -1,0 +1,71 @@
+"""The kernel benches check before they time, and say in one line what they cannot do."""
+
+import sys
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from zoology_bench.kernels import fft_conv, toeplitz_conv
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, ModuleType]:
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "scripts"))
+    import bench_kernels
+    import bench_kernels_gpu
+
+    return bench_kernels, bench_kernels_gpu
+
+
+def test_a_cpu_row_compares_the_route_with_ffts(scripts: tuple[ModuleType, ModuleType]) -> None:
+    bench, _ = scripts
+    operands = bench.cpu_operands(16, False)
+    bench.check_cpu(operands)
+    row = bench.time_cpu(16, "shared", "forward + backward", operands, 2)
+    assert row.rfft_ms > 0
+    assert row.ratio == row.route_ms / row.rfft_ms
+
+
+def test_a_wrong_route_is_not_timed(
+    scripts: tuple[ModuleType, ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, _ = scripts
+    monkeypatch.setattr(bench, "causal_conv", lambda u, h, **gates: 1.01 * fft_conv(u, h, **gates))
+    with pytest.raises(SystemExit, match="causal_conv is off by"):
+        bench.check_cpu(bench.cpu_operands(16, False))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
+def test_without_a_gpu_its_bench_ends_in_one_line(
+    scripts: tuple[ModuleType, ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["bench_kernels.py", "--gpu"])
+    with pytest.raises(SystemExit, match="--gpu needs a CUDA device; none is available"):
+        scripts[0].main()
+
+
+def test_a_table_leaves_out_what_was_not_measured(scripts: tuple[ModuleType, ModuleType]) -> None:
+    _, gpu = scripts
+    row = gpu.Row(
+        card="none", length=8, dtype="bfloat16", route="r", passes="", error=0.5, note="wrong"
+    )
+    assert (
+        gpu.table([row]).splitlines()[-1]
+        == "| 8 | bfloat16 | r |  | 0.5 |  |  |  |  |  |  | wrong |"
+    )
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("length", [1, 100, 1000, 4096, 10_000, 32_768])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_kernels_on_a_gpu_agree_with_fp64(
+    scripts: tuple[ModuleType, ModuleType], length: int, dtype: torch.dtype
+) -> None:
+    _, gpu = scripts
+    for conv in (fft_conv, toeplitz_conv):
+        error = gpu.error_of(partial(conv, impl="triton"), length, dtype)
+        assert error <= gpu.TOLERANCE[dtype]

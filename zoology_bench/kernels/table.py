@@ -1,0 +1,219 @@
+"""The static table: which implementation, route and tile a convolution gets, and nothing measured.
+
+Every choice depends on length, filter kind, dtype and compute capability alone, so that the same
+call takes the same path in every run. Letters: R sub-transforms, M = N1 N2 points of each.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+SHORT_MAX_TAPS = 8
+"""Up to here a shared filter goes to torch's depthwise convolution, which nothing beats."""
+TOEPLITZ_MAX_LENGTH = 128
+"""Up to here the O(L^2) product of a shared filter beats two FFTs of length 2L on one CPU thread,
+forward and backward together, at B = 64, D = 64 (18 against 26 ms; 76 against 52 ms at L = 256)."""
+MIN_SPEEDUP = 2.0
+"""A kernel is chosen only where it was measured to be this many times as fast as torch's FFT."""
+MAX_LENGTH = 32_768
+"""The longest signal of a Triton kernel."""
+MIN_CAPABILITY = (8, 0)
+"""The first compute capability with bf16 matrix instructions."""
+
+HALF = (torch.bfloat16, torch.float16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """Where ``impl="auto"`` may take a Triton kernel on a GPU, and how fast it was seen there."""
+
+    op: str
+    per_example: bool
+    dtypes: tuple[torch.dtype, ...]
+    capability: tuple[int, int]
+    """The compute capability from which on the rule holds."""
+    min_length: int
+    max_length: int
+    speedup: float | None
+    """Over the torch route, forward and backward; None where nobody has measured it."""
+
+
+RULES = (
+    Rule(
+        op="toeplitz",
+        per_example=False,
+        dtypes=HALF,
+        capability=(8, 0),
+        min_length=1,
+        max_length=512,
+        speedup=None,
+    ),
+    Rule(
+        op="toeplitz",
+        per_example=True,
+        dtypes=HALF,
+        capability=(8, 0),
+        min_length=1,
+        max_length=512,
+        speedup=None,
+    ),
+    Rule(
+        op="fft",
+        per_example=False,
+        dtypes=HALF,
+        capability=(8, 0),
+        min_length=513,
+        max_length=MAX_LENGTH,
+        speedup=None,
+    ),
+    Rule(
+        op="fft",
+        per_example=True,
+        dtypes=HALF,
+        capability=(8, 0),
+        min_length=513,
+        max_length=MAX_LENGTH,
+        speedup=None,
+    ),
+    Rule(
+        op="shift",
+        per_example=False,
+        dtypes=(*HALF, torch.float32),
+        capability=(8, 0),
+        min_length=1,
+        max_length=MAX_LENGTH,
+        speedup=None,
+    ),
+)
+"""The candidates. None has a measured speed-up yet, so ``auto`` takes the torch route for each."""
+
+
+def auto_impl(
+    op: str,
+    *,
+    length: int,
+    per_example: bool,
+    dtype: torch.dtype,
+    capability: tuple[int, int] | None,
+    rules: tuple[Rule, ...] = RULES,
+) -> str:
+    """Choose ``"triton"`` or ``"reference"`` for one call.
+
+    Args:
+        op: fft, toeplitz or shift.
+        length: L.
+        per_example: whether every example brings its own filter.
+        dtype: of the signal.
+        capability: of the GPU that holds the signal; None on a CPU.
+        rules: the table.
+    """
+    if capability is None:
+        return "reference"
+    for rule in rules:
+        if (
+            rule.op == op
+            and rule.per_example == per_example
+            and dtype in rule.dtypes
+            and capability >= rule.capability
+            and rule.min_length <= length <= rule.max_length
+            and (rule.speedup or 0.0) >= MIN_SPEEDUP
+        ):
+            return "triton"
+    return "reference"
+
+
+def dense_route(u: Tensor, h: Tensor) -> str:
+    """Choose depthwise, toeplitz or fft for a causal convolution with a dense filter.
+
+    Args:
+        u: (B, D, L).
+        h: (D, K) or (B, D, K).
+    """
+    if h.ndim == 2 and h.shape[-1] <= SHORT_MAX_TAPS:
+        return "depthwise"
+    if h.ndim == 2 and u.shape[-1] <= TOEPLITZ_MAX_LENGTH:
+        return "toeplitz"
+    return "fft"
+
+
+TOEPLITZ_PRECISION = "tf32x3"
+"""As accurate as fp32 products, on matrix instructions."""
+
+
+def toeplitz_batch_tile(batch: int, dtype: torch.dtype) -> dict[str, int]:
+    """Block sizes of the Toeplitz kernel for shared filters: rows are examples.
+
+    fp32 products, each of three of tf32, spill registers in larger blocks.
+    """
+    widest, block_m = (32, 32) if dtype == torch.float32 else (64, 64)
+    block_b = next((size for size in (16, 32) if batch <= size), widest)
+    return {"BLOCK_B": block_b, "BLOCK_N": 64, "BLOCK_M": block_m, "num_warps": 4, "num_stages": 2}
+
+
+def toeplitz_split_tile(n_outputs: int, dtype: torch.dtype) -> dict[str, int]:
+    """Block sizes of the Toeplitz kernel for two varying operands: ROWS * COLS outputs each."""
+    side = 16 if n_outputs <= 256 else 32
+    block_m, num_warps = (32, 4) if dtype == torch.float32 else (64, 2)
+    return {
+        "ROWS": side,
+        "COLS": side,
+        "BLOCK_M": block_m,
+        "num_warps": num_warps,
+        "num_stages": 2,
+    }
+
+
+SHIFT_BLOCK = 1024
+"""Positions per program of the shift kernels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FftTile:
+    """How a transform is cut: parts of n1 * n2 points, and the warps that share one."""
+
+    parts: int
+    n1: int
+    n2: int
+    num_warps: int
+    num_stages: int = 1
+
+
+FFT_PRECISION = "ieee"
+"""Of fp32 products in the transform."""
+COMBINE_POINTS = 4096
+"""Outputs per program of the kernel that combines parts."""
+CROSS_BLOCK_K1 = 32
+"""Rows of a cross-spectrum per program."""
+
+_TILES = (
+    FftTile(parts=1, n1=16, n2=16, num_warps=1),
+    FftTile(parts=1, n1=32, n2=16, num_warps=2),
+    FftTile(parts=1, n1=32, n2=32, num_warps=4),
+    FftTile(parts=1, n1=64, n2=32, num_warps=4),
+)
+
+
+def fft_tile(length: int, dtype: torch.dtype, capability: tuple[int, int]) -> FftTile:
+    """The smallest transform that holds a signal: any number of parts, so no powers of two.
+
+    A tile of 64 x 64 points spills registers, as one of 64 x 32 does in fp32: longer signals are
+    cut into parts instead. Below (9, 0) a part needs twice the warps not to spill.
+
+    Args:
+        length: L.
+        dtype: of the signal.
+        capability: of the GPU.
+    """
+    tiles = _TILES[:-1] if dtype == torch.float32 else _TILES
+    for tile in tiles:
+        if length <= tile.n1 * tile.n2:
+            return tile
+    largest = tiles[-1]
+    parts = -(-length // (largest.n1 * largest.n2))
+    return replace(largest, parts=parts, num_warps=4 if capability >= (9, 0) else 8)
+
+
+def fft_chunk(batch: int, channels: int) -> int:
+    """Examples per program: few enough that the programs fill a large GPU a few times over."""
+    return max(1, min(8, batch * channels // 1024, batch))
