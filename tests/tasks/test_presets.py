@@ -72,12 +72,18 @@ def check_splits_apart(task: Task, n_train: int, n_held_out: int) -> None:
         assert len(np.unique(held_out)) == n_held_out
 
 
+def varies_in_prefix(task: MQAR) -> bool:
+    """One distance alone correlates with nothing."""
+    distances = task.public_layout()
+    return task.layout == "prefix" and distances.min_distance < distances.max_distance
+
+
 @pytest.mark.parametrize(
     "n_queries",
     [60_000, pytest.param(N_QUERIES, marks=pytest.mark.slow)],
     ids=["few", "many"],
 )
-@pytest.mark.parametrize("name", [n for n in preset_names() if preset(n).layout == "prefix"])
+@pytest.mark.parametrize("name", [n for n in preset_names() if varies_in_prefix(preset(n))])
 def test_distance_and_key_index_hardly_correlate(name, n_queries):
     assert abs(correlation(preset(name), n_queries)) < MAX_CORRELATION
 
