@@ -163,3 +163,15 @@ def test_a_model_at_its_floor_and_failures_are_noted():
     )
     text = table_markdown(summarise(rows), "x")
     assert "failed 1/3: loss is NaN at step 12; budget-limited 1/3; not above its floor |" in text
+
+
+def test_an_overview_of_baselines_alone_has_their_floors_and_no_model():
+    rows = [row(kind="baseline", model=name, mixer="", init="") for name in ("rank", "best_slot")]
+    text = overview_markdown(summarise(frame(rows)))
+    assert text.splitlines()[0] == "| model | T=64 P=4 |"
+    assert [line.split(" |")[0] for line in text.splitlines()[2:]] == [
+        "| best baseline",
+        "| content-blind ceiling",
+        "| 1/P",
+        "| 1/V",
+    ]

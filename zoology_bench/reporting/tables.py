@@ -135,7 +135,8 @@ def overview(named: pd.DataFrame) -> Table:
         named: lines of ``labels.named``.
     """
     cells = list(dict.fromkeys(named.cell))
-    models = named.loc[named.kind != "baseline"].assign(line=named.arm + named.width)
+    # Assigned before the choice: an empty frame would grow to the length of what it is given.
+    models = named.assign(line=named.arm + named.width).loc[named.kind != "baseline"]
     models = models.sort_values(["kind", "arm", "d_model"], kind="stable", na_position="first")
     shown = {(row["line"], row["cell"]): accuracy_cell(row) for row in models.to_dict("records")}
     lines = [

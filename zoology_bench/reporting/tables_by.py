@@ -66,7 +66,7 @@ def _cells(lines: pd.DataFrame) -> list[str]:
 
 def _table(lines: pd.DataFrame, by: str) -> Table:
     columns = list(dict.fromkeys(lines.sort_values("order", kind="stable")["at"]))
-    models = lines.loc[lines.kind != "baseline"].assign(line=lines.arm + lines.width)
+    models = lines.assign(line=lines.arm + lines.width).loc[lines.kind != "baseline"]
     models = models.sort_values(["kind", "arm", "d_model"], kind="stable", na_position="first")
     shown = {(row["line"], row["at"]): accuracy_cell(row) for row in models.to_dict("records")}
     body = [
