@@ -237,7 +237,7 @@ def _legend_columns(labels: Sequence[str], width: float) -> int:
     for n_columns in range(len(labels), 1, -1):
         n_rows = math.ceil(len(labels) / n_columns)
         columns = [labels[i : i + n_rows] for i in range(0, len(labels), n_rows)]
-        if sum(0.62 + 0.058 * max(map(len, column)) for column in columns) <= width:
+        if sum(0.7 + 0.064 * max(map(len, column)) for column in columns) <= width:
             return len(columns)
     return 1
 
