@@ -237,7 +237,7 @@ def one_line(reason: Exception) -> str:
     return f"{type(reason).__name__}: {' '.join(str(reason).split())[:120]}"
 
 
-def rfft_conv(u: Tensor, h: Tensor, **gates: Tensor) -> Tensor:
+def rfft_conv(u: Tensor, h: Tensor, **gates: Any) -> Tensor:
     """The plain route: two real FFTs of twice the length, and one back."""
     return fft_conv(u, h, **gates, impl="reference")
 

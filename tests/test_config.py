@@ -131,3 +131,27 @@ def test_a_users_own_presets_come_from_config_dir(tmp_path):
 def test_a_missing_config_dir_is_named():
     with pytest.raises(ValueError, match="--config-dir nowhere is not a folder"):
         plan([], ["nowhere"])
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("task.vocab_size=1000000000000000000000000", r"task\.vocab_size=10+ must be at most"),
+        ("task.seq_len=1000000000", r"task\.seq_len=1000000000 must be at most"),
+        ("task.n_kv_pairs=1000000000", r"task\.n_kv_pairs=1000000000 must be at most"),
+        ("task.data_seed=99999999999999999999", r"task\.data_seed=9+ must be at most"),
+        ("model.d_model=1000000000", r"model\.d_model=1000000000 must be at most"),
+        ("model.n_layers=1000000000", r"model\.n_layers=1000000000 must be at most"),
+        ("seed=99999999999999999999", r"seed=9+ must be at most"),
+        ("threads=99999999999999999999", r"threads=9+ must be at most"),
+    ],
+    ids=lambda value: value.partition("=")[0],
+)
+def test_a_slip_of_zeros_is_refused_before_anything_is_allocated(override, message):
+    with pytest.raises(ValueError, match=message):
+        compose(["model=attention", override])
+
+
+def test_a_distance_beyond_every_integer_type_is_named():
+    with pytest.raises(ValueError, match=r"task\.distance\.values=10+ is off the layout's lattice"):
+        compose(["model=attention", "task/distance=fixed", f"task.distance.values=[{10**24}]"])

@@ -31,8 +31,10 @@ from zoology_bench.tasks.base import Task
 from zoology_bench.tasks.distance import DISTANCE_LAWS
 from zoology_bench.training.config import TrainerConfig
 from zoology_bench.training.loggers import LOGGERS
-from zoology_bench.validation import check_int, unknown_name
+from zoology_bench.validation import MAX_SEED, check_int, unknown_name
 
+MOST_THREADS = 4096
+"""More than any machine has: torch takes no larger number well."""
 MODELS = {
     "lm": LanguageModelConfig,
     "baselines": BaselinesConfig,
@@ -82,8 +84,8 @@ class RunConfig:
     """An experiment's grid: override key -> list of values; the command line replaces any key."""
 
     def __post_init__(self) -> None:
-        check_int("seed", self.seed, 0)
-        check_int("threads", self.threads, 1)
+        check_int("seed", self.seed, 0, MAX_SEED)
+        check_int("threads", self.threads, 1, MOST_THREADS)
         if not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
             raise ValueError(f"device={self.device!r} is unknown; known: cpu, cuda, cuda:N")
         for name, component in self.mixture.items():

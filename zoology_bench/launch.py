@@ -74,6 +74,8 @@ def launch(overrides: Sequence[str], config_dirs: Sequence[str], *, multirun: bo
     stores = {cell.output_dir: RunStore(Path(cell.output_dir)) for cell in cells}
     for store in stores.values():
         store.check_writable()
+        # A stored result that cannot be read must stop the sweep before it starts, not after.
+        store.read_all()
     # The seeds of a sweep share one run of an untrained model.
     expected = list(dict.fromkeys((stores[cell.output_dir], run_id_of(cell)) for cell in cells))
     arguments = _hydra_arguments(overrides, config_dirs)

@@ -3,6 +3,9 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+MAX_SEED = (1 << 63) - 1
+"""Seeds are stored in signed 64-bit columns."""
+
 
 def unknown_name(field: str, value: object, known: Iterable[str]) -> ValueError:
     """Build the error for a name that is not in a closed list.

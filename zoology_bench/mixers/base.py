@@ -62,6 +62,10 @@ class MixerConfig(abc.ABC):
         """What tables and figures show."""
         return self.name
 
+    def init_label(self, scheme: str) -> str:
+        """What tables and figures say of its first weights under one of ``INITS``."""
+        return scheme
+
     @property
     def exact_causal(self) -> bool:
         """Whether outputs keep every bit when later inputs change (an FFT cannot promise that)."""

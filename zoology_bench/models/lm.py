@@ -21,6 +21,8 @@ from zoology_bench.validation import check_fraction, check_int, check_name
 
 MAX_CHUNK_BYTES = 256 << 20
 """Bound on the logits that ``predict`` holds at once, and on one chunk's activations."""
+MOST_CHANNELS, MOST_LAYERS = 1 << 14, 1 << 10
+"""Beyond any use; a slip of zeros must not fill the memory while a sweep is planned."""
 LIVE_ACTIVATIONS = 12
 """Tensors of a block's width that a forward pass without gradients keeps alive, generously."""
 
@@ -53,9 +55,9 @@ class LanguageModelConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         ModelConfig.__post_init__(self)
-        check_int("model.d_model", self.d_model, 1)
-        check_int("model.n_layers", self.n_layers, 1)
-        check_int("model.d_mlp", self.d_mlp, 0)
+        check_int("model.d_model", self.d_model, 1, MOST_CHANNELS)
+        check_int("model.n_layers", self.n_layers, 1, MOST_LAYERS)
+        check_int("model.d_mlp", self.d_mlp, 0, 16 * MOST_CHANNELS)
         check_name("model.norm", self.norm, NORMS)
         check_fraction("model.embedding_dropout", self.embedding_dropout, upper_open=True)
         check_name("model.init", self.init, (*INITS, "analytic"))
@@ -74,7 +76,9 @@ class LanguageModelConfig(ModelConfig):
     @property
     def init_label(self) -> str:
         """What rows and tables show: the scheme, and the noise on analytic weights."""
-        return f"analytic, sigma={self.init_noise:g}" if self.init == "analytic" else self.init
+        if self.init == "analytic":
+            return f"analytic, sigma={self.init_noise:g}"
+        return self.mixer.init_label(self.init)
 
     @property
     def causal(self) -> bool:

@@ -13,7 +13,7 @@ from torch import Tensor
 from zoology_bench.data.batch import Batch
 from zoology_bench.data.layout import PublicLayout
 from zoology_bench.data.stream import BlockStream
-from zoology_bench.validation import check_int, check_name
+from zoology_bench.validation import MAX_SEED, check_int, check_name
 
 SPLITS = ("train", "select", "report")
 """train: fresh rows every step; select: learning rates and stopping; report: the end's tables."""
@@ -98,7 +98,7 @@ def check_rows(split: str, seed: int, start: int, stop: int, device: str) -> tor
         ValueError: names the argument, its value and the rule.
     """
     check_name("split", split, SPLITS)
-    check_int("seed", seed, -(1 << 63), (1 << 63) - 1)
+    check_int("seed", seed, -MAX_SEED - 1, MAX_SEED)
     check_int("start", start, 0)
     check_int("stop", stop, start, 1 << 62)
     try:

@@ -209,7 +209,7 @@ def _read_histogram(path: str, field: str) -> dict[int, int]:
     where = f"{field}={path!r}"
     try:
         lines = list(csv.reader(Path(path).read_text(encoding="utf-8").splitlines()))
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or "not a text file"
         raise ValueError(f"{where} cannot be read: {reason}") from None
     if not lines or [cell.strip() for cell in lines[0]] != ["distance", "count"]:
@@ -236,7 +236,8 @@ def _read_histogram(path: str, field: str) -> dict[int, int]:
 
 
 def _check_on_lattice(field: str, value: int, lattice: np.ndarray) -> None:
-    nearest = int(lattice[np.abs(lattice - value).argmin()])
+    # In Python's integers: the user's may not fit into the array's.
+    nearest = min(lattice.tolist(), key=lambda point: abs(point - value))
     if nearest == value:
         return
     step = int(lattice[1] - lattice[0]) if len(lattice) > 1 else 1

@@ -15,13 +15,16 @@ from zoology_bench.tasks.distance import DistanceLaw
 from zoology_bench.tasks.generator import RowGenerator
 from zoology_bench.tasks.layouts import LAYOUTS
 from zoology_bench.tasks.layouts.base import Layout, LayoutSpec
-from zoology_bench.validation import check_fraction, check_int, check_name
+from zoology_bench.validation import MAX_SEED, check_fraction, check_int, check_name
 
 FILLERS = ("zero", "disjoint", "any")
 _FILLER_ANY_LAYOUTS = ("official", "prefix")
 _DEFAULT_POWER_A = 0.01
 _DEFAULT_FILLER_TOKENS = 64
 _MOST_POWER_A = 32
+_MOST_TOKENS = 1 << 31
+_MOST_POSITIONS = 1 << 22
+"""Beyond any use, but what is derived from them still fits into memory and integers."""
 
 
 class _Built(Task):
@@ -164,10 +167,10 @@ class MQAR(_Built):
         return self._generator.n_absent
 
     def _check_fields(self) -> None:
-        check_int("task.vocab_size", self.vocab_size, 4)
-        check_int("task.seq_len", self.seq_len, 3)
-        check_int("task.data_seed", self.data_seed, 0)
-        check_int("task.n_kv_pairs", self.n_kv_pairs, 1)
+        check_int("task.vocab_size", self.vocab_size, 4, _MOST_TOKENS)
+        check_int("task.seq_len", self.seq_len, 3, _MOST_POSITIONS)
+        check_int("task.data_seed", self.data_seed, 0, MAX_SEED)
+        check_int("task.n_kv_pairs", self.n_kv_pairs, 1, _MOST_POSITIONS)
         check_int("task.n_filler_tokens", self.n_filler_tokens, 1)
         check_name("task.layout", self.layout, LAYOUTS)
         check_name("task.filler", self.filler, FILLERS)
