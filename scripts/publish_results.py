@@ -69,9 +69,10 @@ def excerpt(frame: pd.DataFrame, experiment: str) -> str:
     folder = f"results/{experiment}"
     return (
         f"{overview_markdown(summarise(frame))}\n\n"
-        f"Accuracy on `report` rows with its 95 % interval across seeds (* within a seed, where they "
-        f"agree) and the seeds above .99; † still rising when the budget ended. The ceiling is an "
-        f"expectation, the best baseline a score on these rows. Everything else: [{folder}/README.md]({folder}/README.md).\n\n"
+        "Accuracy on `report` rows with its 95 % interval across seeds (* within a seed, where "
+        "they agree) and the seeds above .99; † still rising when the budget ended. The ceiling is "
+        "an expectation, the best baseline a score on these rows. "
+        f"Everything else: [{folder}/README.md]({folder}/README.md).\n\n"
         f"![Accuracy against sequence length]({folder}/accuracy_seq_len.png)\n"
     )
 
