@@ -11,6 +11,7 @@ from zoology_bench.reporting.schema import to_frame
 from zoology_bench.reporting.state_bits import (
     accuracy_bound,
     bits_per_answer,
+    bound_curve,
     state_bits,
     state_markdown,
 )
@@ -51,3 +52,10 @@ def test_chance_is_no_recall_and_other_layouts_are_not_judged():
     assert state_bits(summary_of(hits=40.0, state_bytes=2)).recalled_bits.tolist() == [0.0]
     assert state_markdown(summary_of(layout="stream", state_bytes=2)) == ""
     assert state_markdown(summary_of(state_bytes=None)) == ""
+
+
+def test_the_bound_curve_ends_where_a_state_holds_all_answers():
+    size, best = bound_curve(130, 4)
+    assert size[-1] == pytest.approx(4 * math.log2(62) / 8)
+    assert best[-1] == pytest.approx(1.0) and best[0] < 0.2
+    assert (best[1:] >= best[:-1]).all()

@@ -164,8 +164,18 @@ def _size_position(index: int, rank: int, per_row: int) -> tuple[int, int]:
     return (0, rank) if per_row == 1 else (2 * block + rank, column)
 
 
-def size_panel(ax: Axes, panel: pd.DataFrame, size: str, looks: Looks) -> None:
-    """Accuracy against a column of sizes; a model that has none is a level line."""
+def size_panel(
+    ax: Axes, panel: pd.DataFrame, size: str, looks: Looks, smallest: float = math.inf
+) -> None:
+    """Accuracy against a column of sizes; a model that has none is a level line.
+
+    Args:
+        ax: where to draw.
+        panel: lines of one cell.
+        size: the column.
+        looks: of every arm.
+        smallest: a size that the axis must reach down to.
+    """
     ax.set_xscale("log")
     draw_floors(ax, panel.iloc[0].to_dict())
     sized = panel.loc[panel[size].fillna(0) > 0]
@@ -181,7 +191,7 @@ def size_panel(ax: Axes, panel: pd.DataFrame, size: str, looks: Looks) -> None:
     if sized.empty:
         ax.set_xticks([])
         return
-    low, high = float(sized[size].min()) / 1.5, float(sized[size].max()) * 1.5
+    low, high = min(smallest, float(sized[size].min()) / 1.5), float(sized[size].max()) * 1.5
     ax.set_xlim(low, high)
     steps = (1, 2, 3, 4, 6, 8) if high / low < 5 else (1, 2, 5) if high / low < 100 else (1,)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)

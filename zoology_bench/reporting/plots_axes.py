@@ -1,10 +1,13 @@
 """Figures along width, state size and load, with capacity fits; constructions as level lines."""
 
+from typing import Any
+
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from zoology_bench.reporting import labels
 from zoology_bench.reporting.capacity import LEVELS, Fit
@@ -28,12 +31,15 @@ from zoology_bench.reporting.plot_parts import (
     panel_grid,
 )
 from zoology_bench.reporting.plots import size_panel
+from zoology_bench.reporting.state_bits import JUDGED_LAYOUT, bound_curve
 
 _AXES = {
     "d_model": ("accuracy_width", "width", "width D"),
     "state_bytes": ("accuracy_state", "state size", "state, bytes per sequence"),
 }
 """Column: file stem, what it is called, label."""
+_BOUND: dict[str, Any] = {"color": "#222222", "linestyle": "-", "linewidth": 0.9, "zorder": 2}
+"""The information bound of a state (``state_bits``), which holds for every model."""
 
 
 def accuracy_by_size(summary: pd.DataFrame, column: str) -> dict[str, Figure]:
@@ -55,12 +61,23 @@ def accuracy_by_size(summary: pd.DataFrame, column: str) -> dict[str, Figure]:
     cells = list(dict.fromkeys(lines.cell))
     with mpl.rc_context(STYLE):
         figure, axes = panel_grid(in_rows(len(cells), columns_for(len(cells))))
+        bounded = False
         for ax, cell in zip(axes, cells, strict=True):
-            size_panel(ax, lines.loc[lines.cell == cell], column, looks)
+            panel = lines.loc[lines.cell == cell]
+            first = panel.iloc[0]
+            if column == "state_bytes" and first.layout == JUDGED_LAYOUT:
+                size, best = bound_curve(int(first.vocab_size), int(first.n_queries))
+                ax.plot(size, best, **_BOUND)
+                size_panel(ax, panel, column, looks, smallest=float(size[0]))
+                bounded = True
+            else:
+                size_panel(ax, panel, column, looks)
             ax.set_xlabel(axis)
             ax.set_title(cell)
         bare = {str(arm) for arm in lines.loc[lines[column].isna(), "arm"]}
         legend = [*looks.legend(lines, bare, lacking=what), *floor_legend(lines)]
+        if bounded:
+            legend.append(Line2D([], [], **_BOUND, label="most a state can give back (Fano)"))
         finish(figure, f"Accuracy against {what}", legend, caption(named))
     return {stem: figure}
 

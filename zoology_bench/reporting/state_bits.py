@@ -12,6 +12,7 @@ follow all pairs.
 
 import math
 
+import numpy as np
 import pandas as pd
 
 from zoology_bench.reporting import labels
@@ -52,6 +53,18 @@ def accuracy_bound(state_bits: float, n_queries: int, n_values: int) -> float:
     return low
 
 
+def n_values(vocab_size: int, n_queries: int) -> int:
+    """Values that the last answer of a row can still have, values being distinct in a row."""
+    return vocab_size // 2 - n_queries + 1
+
+
+def bound_curve(vocab_size: int, n_queries: int) -> tuple[np.ndarray, np.ndarray]:
+    """State sizes in bytes, and the best accuracy that each allows, up to a perfect one."""
+    values = n_values(vocab_size, n_queries)
+    size = np.geomspace(1 / 32, 1, 48) * n_queries * math.log2(values) / 8
+    return size, np.array([accuracy_bound(8 * x, n_queries, values) for x in size])
+
+
 def state_bits(summary: pd.DataFrame) -> pd.DataFrame:
     """Recalled and held bits of every line that has a state and can be judged.
 
@@ -65,9 +78,8 @@ def state_bits(summary: pd.DataFrame) -> pd.DataFrame:
     judged = summary.loc[
         (summary.layout == JUDGED_LAYOUT) & summary.state_bytes.notna() & summary.low.notna()
     ]
-    # Values are distinct within a row, so that a later one has a few choices fewer.
     recalled = [
-        n_queries * bits_per_answer(low, vocab_size // 2 - n_queries + 1)
+        n_queries * bits_per_answer(low, n_values(vocab_size, n_queries))
         for low, n_queries, vocab_size in zip(
             judged.low, judged.n_queries, judged.vocab_size, strict=True
         )
