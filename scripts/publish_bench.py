@@ -18,7 +18,8 @@ OUT = CHECKOUT / "results" / "bench"
 REPEATS = 5
 START_COMMANDS = {
     "zoology-bench --help": ["-m", "zoology_bench", "--help"],
-    "compose a config and build a model": [
+    "import torch, alone": ["-c", "import torch"],
+    "compose a config and build a model, imports included": [
         "-c",
         "from zoology_bench.config import compose; from zoology_bench.training import seeding; "
         "compose(['model=attention']).model.build(seeding.generator(0, 'init'))",
