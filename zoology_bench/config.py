@@ -265,16 +265,13 @@ def _with_values(raw: DictConfig, overrides: list[str]) -> DictConfig:
     return changed
 
 
-def grid(overrides: Sequence[str], config_dirs: Iterable[str] = ()) -> list[list[str]]:
-    """Expand sweeps (``a=1,2`` and the experiment's ``sweep``) into one override list per run."""
-    fixed, swept = split_sweeps(overrides, config_dirs)
-    return [[*fixed, *_pairs(swept, values)] for values in itertools.product(*swept.values())]
-
-
 def split_sweeps(
     overrides: Sequence[str], config_dirs: Iterable[str] = ()
 ) -> tuple[list[str], dict[str, list[str]]]:
-    """Separate fixed overrides from the grid's axes; the user's replace the experiment's."""
+    """Separate fixed overrides (``a=1``) from the grid's axes (``a=1,2``, the experiment's sweep).
+
+    The user's replace the experiment's.
+    """
     fixed, axes, _ = _split(overrides, config_dirs)
     return fixed, axes
 

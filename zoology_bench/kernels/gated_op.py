@@ -36,7 +36,7 @@ def register(op: str, passes: Passes) -> Callable[..., Tensor]:
     """Register ``zoology_bench::<op>_conv`` and its backward, and return the call.
 
     Args:
-        op: fft or toeplitz.
+        op: fft, toeplitz or shift.
         passes: the kernels' launchers.
     """
     backward = _register_backward(op, passes)
