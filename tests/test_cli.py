@@ -82,6 +82,10 @@ WRONG = {
     "unknown split": ["data", "export", "--split", "test", "--out", "x.npz"],
     "unknown suffix": ["data", "export", "--out", "x.parquet"],
     "no predictions": ["score", "nowhere.npz", "task=mqar"],
+    "a value given twice": ["run", "seed=0,0", "launcher=joblib"],
+    "no workers": ["run", "seed=0,1", "launcher=joblib", "hydra.launcher.n_jobs=0"],
+    "no output folder": ["run", "output_dir="],
+    "no folder of presets": ["ls", "--config-dir", "nowhere"],
     "two tasks": ["data", "export", "task=mqar,mqar_probe", "--out", "x.npz"],
 }
 

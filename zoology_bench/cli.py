@@ -42,16 +42,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.path.insert(0, os.getcwd())
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
     try:
-        return _VERB_FUNCTIONS[options.verb](options)
+        text, code = _VERB_FUNCTIONS[options.verb](options)
     except KeyboardInterrupt:
         print("zoology-bench: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader went away (| head): nothing is lost, and the interpreter must not complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
     except Exception as error:
         return _explain(error)
+    _say(text)
+    return code
+
+
+def _say(text: str) -> None:
+    """Print what a verb found; its exit code stands whether or not anybody reads this."""
+    try:
+        print(text.rstrip("\n"), flush=True)
+    except BrokenPipeError:
+        # The reader went away (| head): the interpreter must not complain when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _explain(error: Exception) -> int:
@@ -177,61 +184,52 @@ def _add_ls(verbs: "argparse._SubParsersAction[_OneLineParser]") -> None:
     ls.add_argument("--config-dir", action="append", default=[], metavar="DIR")
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> tuple[str, int]:
     from zoology_bench import launch
 
     if options.cfg:
-        print(launch.describe(options.overrides, options.config_dir), end="")
-        return DONE
+        return launch.describe(options.overrides, options.config_dir), DONE
     outcome = launch.launch(options.overrides, options.config_dir, multirun=options.multirun)
-    print(outcome.text)
-    return FAILED if outcome.failed else DONE
+    return outcome.text, FAILED if outcome.failed else DONE
 
 
-def _report(options: argparse.Namespace) -> int:
+def _report(options: argparse.Namespace) -> tuple[str, int]:
     from zoology_bench.reporting.report import write_report
 
     first = Path(options.paths[0])
     folder = Path(options.out or (first if first.is_dir() else first.parent) / "report")
-    for path in write_report(options.paths, folder, options.by):
-        print(path)
-    return DONE
+    return "\n".join(map(str, write_report(options.paths, folder, options.by))), DONE
 
 
-def _compare(options: argparse.Namespace) -> int:
+def _compare(options: argparse.Namespace) -> tuple[str, int]:
     from zoology_bench.reporting.gate_command import compare
 
     text, passed = compare(options)
-    print(text, end="")
-    return DONE if passed else FAILED
+    return text, DONE if passed else FAILED
 
 
-def _data(options: argparse.Namespace) -> int:
+def _data(options: argparse.Namespace) -> tuple[str, int]:
     from zoology_bench import data_commands
 
     if options.action == "export":
-        print(data_commands.export(options))
-        return DONE
+        return data_commands.export(options), DONE
     if options.action == "hash":
-        print(data_commands.hashes(options.overrides, options.config_dir))
-        return DONE
+        return data_commands.hashes(options.overrides, options.config_dir), DONE
     text, failed = data_commands.audit(options.overrides, options.config_dir, options.rows)
-    print(text)
-    return FAILED if failed else DONE
+    return text, FAILED if failed else DONE
 
 
-def _score(options: argparse.Namespace) -> int:
+def _score(options: argparse.Namespace) -> tuple[str, int]:
     from zoology_bench import data_commands
 
-    print(data_commands.score(options.predictions, options.overrides, options.config_dir))
-    return DONE
+    return data_commands.score(options.predictions, options.overrides, options.config_dir), DONE
 
 
-def _ls(options: argparse.Namespace) -> int:
-    from zoology_bench.launch import presets
+def _ls(options: argparse.Namespace) -> tuple[str, int]:
+    from zoology_bench import presets
+    from zoology_bench.config import preset_folders
 
-    print(presets(options.config_dir), end="")
-    return DONE
+    return presets.listing(preset_folders(options.config_dir)), DONE
 
 
 _VERB_FUNCTIONS = {
@@ -242,3 +240,4 @@ _VERB_FUNCTIONS = {
     "score": _score,
     "ls": _ls,
 }
+"""Each carries out its verb and returns what to print and the exit code."""

@@ -88,6 +88,8 @@ class RunConfig:
         check_int("threads", self.threads, 1, MOST_THREADS)
         if not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
             raise ValueError(f"device={self.device!r} is unknown; known: cpu, cuda, cuda:N")
+        if not self.output_dir.strip():
+            raise ValueError(f"output_dir={self.output_dir!r} must name a folder")
         for name, component in self.mixture.items():
             if not (math.isfinite(component.weight) and component.weight > 0):
                 raise ValueError(f"mixture.{name}.weight={component.weight} must be positive")
@@ -196,13 +198,22 @@ def compose_raw(overrides: Sequence[str], config_dirs: Iterable[str] = ()) -> Di
         return hydra_compose("run", overrides=[*search_path(config_dirs), *overrides])
 
 
-def search_path(config_dirs: Iterable[str]) -> list[str]:
-    """The override that adds folders of presets; empty where there are none."""
+def preset_folders(config_dirs: Iterable[str]) -> list[Path]:
+    """The shipped presets' folder, then the given ones.
+
+    Raises:
+        ValueError: one of them is not a folder.
+    """
     folders = [Path(folder) for folder in config_dirs]
     missing = [str(folder) for folder in folders if not folder.is_dir()]
     if missing:
         raise ValueError(f"--config-dir {missing[0]} is not a folder")
-    urls = ",".join(f"file://{folder.resolve()}" for folder in folders)
+    return [config_dir(), *folders]
+
+
+def search_path(config_dirs: Iterable[str]) -> list[str]:
+    """The override that adds folders of presets; empty where there are none."""
+    urls = ",".join(f"file://{folder.resolve()}" for folder in preset_folders(config_dirs)[1:])
     return [f"hydra.searchpath=[{urls}]"] if urls else []
 
 
@@ -230,7 +241,7 @@ def compose(overrides: Sequence[str] = (), config_dirs: Iterable[str] = ()) -> R
 def plan(overrides: Sequence[str] = (), config_dirs: Iterable[str] = ()) -> list[RunConfig]:
     """Compose and validate every run that the same overrides start on the command line."""
     fixed, axes = split_sweeps(overrides, config_dirs)
-    folders = [config_dir(), *map(Path, config_dirs)]
+    folders = preset_folders(config_dirs)
     groups = {key: axis for key, axis in axes.items() if _is_group(key, folders)}
     values = {key: axis for key, axis in axes.items() if key not in groups}
     cells = []

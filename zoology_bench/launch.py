@@ -5,6 +5,7 @@ import os
 import shlex
 import sys
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ import pandas as pd
 import yaml
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 from omegaconf import DictConfig
 from tqdm import tqdm
@@ -37,16 +39,11 @@ from zoology_bench.reporting.load import load_results
 from zoology_bench.reporting.report import write_report
 from zoology_bench.reporting.store import RunStore
 from zoology_bench.reporting.tables import overview_markdown
-from zoology_bench.result_rows import run_id_of
+from zoology_bench.result_rows import kind_of, run_id_of
 from zoology_bench.runner import RunResult, check_device, run
 from zoology_bench.training.checkpoint import ForeignCheckpoint
 
 _log = logging.getLogger("zoology_bench")
-
-PRESET_GROUPS = (
-    *("experiment", "task", "task/distance", "model", "model/mixer"),
-    *("trainer", "logger", "launcher", "cell"),
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,6 +68,8 @@ def launch(overrides: Sequence[str], config_dirs: Sequence[str], *, multirun: bo
     cells = plan(overrides, config_dirs)
     for cell in cells:
         check_device(cell.device)
+    _check_workers(overrides)
+    _check_repeats(cells)
     stores = {cell.output_dir: RunStore(Path(cell.output_dir)) for cell in cells}
     for store in stores.values():
         store.check_writable()
@@ -98,20 +97,30 @@ def launch(overrides: Sequence[str], config_dirs: Sequence[str], *, multirun: bo
         raise RuntimeError("the runs were planned, but not all could be carried out") from error
 
 
+def _check_workers(overrides: Sequence[str]) -> None:
+    """Refuse here what the launcher would refuse only after the sweep has started."""
+    for override in OverridesParser.create().parse_overrides(list(overrides)):
+        if override.get_key_element() == "hydra.launcher.n_jobs" and override.value() == 0:
+            raise ValueError(
+                "hydra.launcher.n_jobs=0 must be a number of workers, or -1 for one a core"
+            )
+
+
+def _check_repeats(cells: Sequence[RunConfig]) -> None:
+    """Two workers must not train one run; the seeds of an untrained model share theirs."""
+    trained = [cell for cell in cells if kind_of(cell) == "trained"]
+    runs = Counter((cell.output_dir, run_id_of(cell)) for cell in trained)
+    repeated = [run_id for (_, run_id), n in runs.items() if n > 1]
+    if repeated:
+        raise ValueError(
+            f"the grid holds run {repeated[0]} more than once: give every value of an axis once"
+        )
+
+
 def describe(overrides: Sequence[str], config_dirs: Sequence[str]) -> str:
     """The planned runs as YAML documents, without running them."""
     cells = plan(overrides, config_dirs)
     return "---\n".join(yaml.safe_dump(to_plain(cell), sort_keys=False) for cell in cells)
-
-
-def presets(config_dirs: Sequence[str]) -> str:
-    """Every preset by group, one line each."""
-    roots = [config_dir(), *map(Path, config_dirs)]
-    lines = []
-    for group in PRESET_GROUPS:
-        names = sorted({path.stem for root in roots for path in (root / group).glob("*.yaml")})
-        lines += [f"{group}={name}" for name in names]
-    return "\n".join(lines) + "\n"
 
 
 @hydra.main(version_base="1.3", config_path=str(config_dir()), config_name="run")

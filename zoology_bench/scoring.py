@@ -196,7 +196,7 @@ def _json_row(where: str, line: bytes, n_queries: int) -> tuple[int, list[int]]:
 def _json_object(where: str, line: bytes) -> dict[str, Any]:
     try:
         value = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):  # brackets within brackets, a thousand deep
         raise ValueError(f"{where}: not a line of JSON") from None
     if not isinstance(value, dict):
         raise ValueError(f"{where}: not a JSON object")

@@ -6,7 +6,9 @@ from torch import Tensor, nn
 from zoology_bench.mixers import MixerConfig
 from zoology_bench.mixers.attention import AttentionConfig
 from zoology_bench.mixers.base_conv import BaseConvConfig
+from zoology_bench.mixers.h3 import H3Config
 from zoology_bench.mixers.hybrid import HybridConfig
+from zoology_bench.mixers.hyena import HyenaConfig
 from zoology_bench.mixers.torch_module import TorchModuleConfig
 
 
@@ -36,6 +38,9 @@ CASES: dict[str, MixerConfig] = {
         filters=["autocorrelation"], n_distances=3, lag_weights="straight_through"
     ),
     "base_conv-programmatic": BaseConvConfig(filters=["programmatic", "short"]),
+    "hyena": HyenaConfig(),
+    "hyena-explicit": HyenaConfig(filter="explicit", kernel_size=2),
+    "h3": H3Config(d_state=6),
     "hybrid": HybridConfig(
         mixers={
             "conv": BaseConvConfig(filters=["short"], kernel_size=4),

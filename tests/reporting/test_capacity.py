@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tests.reporting.frames import both_splits, frame
-from zoology_bench.reporting.capacity import capacities, capacity_table, fit_logistic
+from zoology_bench.reporting.capacity import capacities, capacity_markdown, fit_logistic
 
 LOADS = np.array([2.0, 4.0, 8.0, 16.0, 32.0])
 
@@ -73,10 +73,11 @@ def test_capacities_are_fitted_by_model_or_bounded_by_what_was_run():
     assert (found["holds"].k90, found["holds"].k90_bound) == (32, ">")
     assert (found["never"].k50, found["never"].k50_bound) == (2, "<")
     assert {key[0].partition(" ")[0] for key in fits} >= {"falls"}
-    _, texts = capacity_table(lines)
-    shown = {line[0].partition(" ")[0]: line[2] for line in texts}
+    text = capacity_markdown(lines).splitlines()
+    shown = {line.split()[1]: line.split(" | ")[2] for line in text if line.startswith("| ")}
     assert shown["holds"] == "> 32"
     assert shown["falls"].startswith("8")
+    assert capacity_markdown(lines.iloc[:0]) == ""
 
 
 def test_guessing_is_no_capacity():

@@ -44,7 +44,7 @@ def test_without_a_construction_there_is_no_table():
 
 
 def test_a_report_shows_the_table_where_there_is_one(tmp_path, monkeypatch):
-    monkeypatch.setattr("zoology_bench.reporting.report._figures", lambda frame, summary: {})
+    monkeypatch.setattr("zoology_bench.reporting.report._figures", lambda frame, summary, fits: {})
     for name, results in (("with", frame(built(8, 4000))), ("without", frame(both_splits(0.5)))):
         source = tmp_path / f"{name}.csv"
         source.write_bytes(csv_bytes(results))

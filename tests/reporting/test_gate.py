@@ -127,7 +127,12 @@ def test_one_seed_is_judged_by_its_rows_and_says_so():
 
 def test_pairing_ignores_hashes_of_the_configuration_unless_they_alone_tell_apart():
     old, new = runs(model_id="a", trainer_id="t"), runs(model_id="b", trainer_id="u")
-    assert compare_results(frame(old), frame(new)).passed
+    comparison = compare_results(frame(old), frame(new))
+    assert comparison.passed
+    assert [line.partition(":")[0] for line in comparison.warnings] == [
+        "model settings differ",
+        "trainer settings differ",
+    ]
     named = [
         one | {"run_id": f"{one['run_id']}-{one['model_id']}"}
         for one in (*runs(model_id="a"), *runs(model_id="b", accuracy=0.7))

@@ -1,6 +1,8 @@
 """``zoology-bench compare`` from files to exit code."""
 
 import json
+import os
+import sys
 
 import pandas as pd
 import pytest
@@ -30,6 +32,11 @@ def files(tmp_path, monkeypatch):
         (["base.csv", "low.csv", "--tolerance", "loose"], 2, "--tolerance=loose must be auto"),
         (["base.csv", "absent.csv"], 2, "absent.csv: no such file or folder"),
         (["torn.csv", "same.csv"], 2, "torn.csv:"),
+        (
+            ["base.csv", "same.csv", "--summary", "no/x.md"],
+            2,
+            "--summary=no/x.md cannot be written",
+        ),
     ],
 )
 def test_exit_codes(files, capsys, words, code, said):
@@ -45,6 +52,14 @@ def test_json_on_stdout_and_markdown_appended_to_the_step_summary(files, capsys)
     assert main(["compare", "base.csv", "low.csv", "--json", "--summary", "summary.md"]) == 1
     assert json.loads(capsys.readouterr().out)["n_failures"] == 1
     assert (files / "summary.md").read_text().startswith("earlier step\n## Recall gate: failed")
+
+
+def test_the_verdict_stands_although_nobody_reads_it(files, monkeypatch):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as unread:
+        monkeypatch.setattr(sys, "stdout", unread)
+        assert main(["compare", "base.csv", "low.csv"]) == 1
 
 
 def test_update_accepts_the_candidate_and_says_so(files, capsys):

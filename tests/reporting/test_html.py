@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
     configs = {run_id: {"note": EVIL, "seed": 0} for run_id in set(SWEPT.run_id)}
     (out / "configs.json").write_text(json.dumps(configs))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report, "_figures", lambda frame, summary: {"a.svg": b"<svg/>"})
+        patch.setattr(report, "_figures", lambda frame, summary, fits: {"a.svg": b"<svg/>"})
         write_report(out / "in.csv", out / "report")
     return out / "report"
 
@@ -85,7 +85,7 @@ def test_the_page_asks_for_nothing_outside_itself(text):
 
 def test_without_plotly_the_figures_are_the_reports_own(monkeypatch, tmp_path):
     monkeypatch.setattr(page_module, "find_spec", lambda name: None)
-    monkeypatch.setattr(report, "_figures", lambda frame, summary: {"a.svg": b"<svg/>"})
+    monkeypatch.setattr(report, "_figures", lambda frame, summary, fits: {"a.svg": b"<svg/>"})
     (tmp_path / "in.csv").write_bytes(csv_bytes(frame(row())))
     write_report(tmp_path / "in.csv", tmp_path / "out")
     text = (tmp_path / "out" / "index.html").read_text()

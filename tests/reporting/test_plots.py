@@ -15,7 +15,7 @@ from zoology_bench.reporting.plots import (
     accuracy_by_parameters,
     accuracy_by_seq_len,
 )
-from zoology_bench.reporting.plots_axes import accuracy_by_load, accuracy_by_size
+from zoology_bench.reporting.plots_axes import accuracy_by_load, accuracy_by_noise, accuracy_by_size
 from zoology_bench.reporting.plots_choices import error_bars, rate_windows
 
 QUICK = sweep(
@@ -288,10 +288,27 @@ def test_load_draws_the_fits_behind_the_points():
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["2", "4", "8", "16"]
 
 
+def test_noise_on_written_weights_is_an_axis_with_a_line_a_model():
+    rows = frame(
+        *(
+            both_splits(accuracy, model=model, init=f"analytic, sigma={sigma}")
+            for model in ("attention", "base_conv")
+            for sigma, accuracy in ((0, 1.0), (0.5, 0.9), (2, 0.4))
+        ),
+        both_splits(0.7, init="recipe"),
+    )
+    figure = accuracy_by_noise(summarise(rows))["accuracy_noise"]
+    (ax,) = figure.axes
+    assert legend_of(figure)[:2] == ["attention (analytic)", "base_conv (analytic)"]
+    assert [bars.lines[0].get_ydata().tolist() for bars in ax.containers] == [[1.0, 0.9, 0.4]] * 2
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["0", "0.5", "2"]
+
+
 def test_figures_that_have_nothing_to_show_are_not_made():
     summary = summarise(SINGLE)
     assert accuracy_by_size(summary, "d_model") == {}
     assert accuracy_by_load(summary, {}) == {}
+    assert accuracy_by_noise(summary) == {}
     assert rate_windows(SINGLE) == {}
     assert error_bars(summary) == {}
 

@@ -20,7 +20,7 @@ def results(tmp_path):
 @pytest.fixture
 def no_figures(monkeypatch):
     """For tests of what happens around them: drawing takes seconds."""
-    monkeypatch.setattr(report, "_figures", lambda frame, summary: {})
+    monkeypatch.setattr(report, "_figures", lambda frame, summary, fits: {})
 
 
 def test_a_report_is_tables_csv_and_figures(results, tmp_path):
@@ -123,5 +123,5 @@ def test_configurations_stay_with_a_report(tmp_path, no_figures):
 
 def test_an_output_that_cannot_be_written_is_named(results, tmp_path, no_figures):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(OutputError, match=f"output_dir={tmp_path / 'file'} cannot be written"):
+    with pytest.raises(OutputError, match=f"out={tmp_path / 'file'} cannot be written"):
         write_report(results, tmp_path / "file")

@@ -17,6 +17,8 @@ from zoology_bench.mixers.filters import (
     ExplicitFilter,
     ImplicitFilter,
     init_filter_,
+    latest_output,
+    remembered,
 )
 from zoology_bench.mixers.selected_conv import (
     LAG_WEIGHTS,
@@ -165,15 +167,11 @@ class BaseConv(Mixer):
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         window = torch.cat([state["past"], x[:, None]], dim=1)
-        # The last row of the window is lag 0.
-        taps = self.filter(window.shape[1]).flip(-1)
-        conv = torch.einsum("bkd,dk->bd", window[:, -taps.shape[1] :], taps)
+        conv = latest_output(window, self.filter)
         if self.conv_skip:
             conv = conv + x
         y = self.gate(x) * (conv + self.conv_bias)
-        kept = min(window.shape[1], self.filter.max_lag)
-        past = window[:, window.shape[1] - kept :].clone()
-        return (y + x if self.residual else y), {"past": past}
+        return (y + x if self.residual else y), {"past": remembered(window, self.filter)}
 
     def state_bytes(self, seq_len: int) -> int:
         """The inputs that a later output can still reach: min(T, K - 1) D numbers."""

@@ -78,6 +78,19 @@ class ImplicitFilter(nn.Module):
         return (self.out(z) * torch.exp(-t[:, None] * self.decay)).T
 
 
+def latest_output(window: Tensor, taps: ExplicitFilter | ImplicitFilter) -> Tensor:
+    """The convolution at the last of the tokens so far: (B, n, D) -> (B, D), for decode forms."""
+    # The last row of the window is lag 0.
+    weights = taps(window.shape[1]).flip(-1)
+    return torch.einsum("bkd,dk->bd", window[:, -weights.shape[1] :], weights)
+
+
+def remembered(window: Tensor, taps: ExplicitFilter | ImplicitFilter) -> Tensor:
+    """The tokens of (B, n, D) that a later output can still reach, in memory of their own."""
+    kept = min(window.shape[1], taps.max_lag)
+    return window[:, window.shape[1] - kept :].clone()
+
+
 def init_filter_(
     module: ExplicitFilter | ImplicitFilter,
     kind: str,

@@ -14,9 +14,15 @@ from zoology_bench.reporting import labels
 from zoology_bench.reporting.aggregate import CHOICE, TRAINING, choose, summarise
 from zoology_bench.reporting.columns import CELL
 from zoology_bench.reporting.intervals import effective_n, student_t_quantile
-from zoology_bench.reporting.tables import Row, Table
+from zoology_bench.reporting.tables import Row, markdown_table
 
 LEVELS = {"k50": 0.5, "k90": 0.9}
+_LEGEND = (
+    "Pairs at which recall falls to .5 and .9 over cells that differ in nothing else, by a "
+    "logistic fit with its 95 % interval; recall is accuracy above the content-blind ceiling, as "
+    "a share of what is left above it. `>`: still higher at the largest load; `<`: lower at the "
+    "smallest."
+)
 MIN_LOADS = 3
 """Numbers of pairs that a fit needs."""
 _STEPS = 100
@@ -141,13 +147,16 @@ def _capacity(runs: pd.DataFrame) -> tuple[Fit | None, dict[str, float | str]]:
     return fit, numbers
 
 
-def capacity_table(lines: pd.DataFrame) -> Table:
-    """The lines for people: ``11.2 [10.1, 12.4]``, ``> 64`` or ``< 4`` pairs."""
+def capacity_markdown(lines: pd.DataFrame) -> str:
+    """The section of table.md: ``11.2 [10.1, 12.4]``, ``> 64`` or ``< 4`` pairs; empty for none."""
+    if lines.empty:
+        return ""
     body = [
         [f"{row['arm']}{row['width']}", row["cells"], *(_text(row, name) for name in LEVELS)]
         for row in lines.to_dict("records")
     ]
-    return ["model", "cells", *(name.upper() for name in LEVELS)], body
+    table = markdown_table(["model", "cells", *(name.upper() for name in LEVELS)], body)
+    return f"## Capacity\n\n{_LEGEND}\n\n{table}"
 
 
 def _text(row: Row, name: str) -> str:

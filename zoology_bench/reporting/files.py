@@ -16,22 +16,25 @@ from zoology_bench.reporting.schema import sort_rows, validate
 
 
 class OutputError(ValueError):
-    """The output folder cannot be written; the message is one line that names it."""
+    """A folder cannot be written; the message is one line that names it and what set it."""
 
 
-def output_error(root: Path, error: OSError, path: Path | None = None) -> OutputError:
-    """Turn an operating-system error below ``root`` into one line for the user."""
+def output_error(
+    root: Path, error: OSError, path: Path | None = None, field: str = "output_dir"
+) -> OutputError:
+    """Turn an operating-system error below ``root``, which ``field`` set, into one line."""
     where = "" if path is None or path == root else f" ({path.relative_to(root)})"
-    return OutputError(f"output_dir={root} cannot be written: {error.strerror or error}{where}")
+    return OutputError(f"{field}={root} cannot be written: {error.strerror or error}{where}")
 
 
-def atomic_write(path: Path, data: bytes, root: Path) -> None:
+def atomic_write(path: Path, data: bytes, root: Path, field: str = "output_dir") -> None:
     """Write ``data`` so that ``path`` is at every moment the old file, the new file or absent.
 
     The bytes reach the disk before the name does, so that a crash cannot leave an empty file.
 
     Raises:
-        OutputError: no space, no permission, ...; names ``root``, leaves ``path`` as it was.
+        OutputError: no space, no permission, ...; names ``field`` and ``root``; ``path`` is left
+            as it was.
     """
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
@@ -46,7 +49,7 @@ def atomic_write(path: Path, data: bytes, root: Path) -> None:
             temporary.unlink(missing_ok=True)
         _sync_folder(path.parent)
     except OSError as error:
-        raise output_error(root, error, path) from error
+        raise output_error(root, error, path, field) from error
 
 
 def _sync_folder(folder: Path) -> None:
@@ -83,7 +86,7 @@ def save_results(frame: pd.DataFrame, path: str | Path) -> Path:
         data = buffer.getvalue()
     else:
         raise ValueError(f"{target}: results are written as .csv or .parquet")
-    atomic_write(target, data, target.parent)
+    atomic_write(target, data, target.parent, "folder")
     return target
 
 

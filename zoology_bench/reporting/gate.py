@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from zoology_bench.reporting.frozen import TOLERANCE, relative_difference
-from zoology_bench.reporting.gate_cells import Pair, Side, pair_up
+from zoology_bench.reporting.gate_cells import CONFIGURED, Pair, Side, pair_up
 from zoology_bench.reporting.gate_statistics import (
     Sample,
     detectable,
@@ -225,6 +225,10 @@ def _warnings(pairs: Sequence[Pair]) -> list[str]:
             lines.append(f"{name} differ: {_said(old)} before, {_said(new)} now")
     trained = [(p, a, b) for p, a, b in both if p.kind == "trained" and a and b]
     for said, named in (
+        *(
+            (said, [p.name for p, a, b in trained if a.configured[name] != b.configured[name]])
+            for name, said in CONFIGURED.items()
+        ),
         ("rows differ in number", [p.name for p, a, b in trained if a.n_rows != b.n_rows]),
         (
             "fewer seeds than before",

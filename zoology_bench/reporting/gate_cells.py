@@ -22,6 +22,13 @@ their changes."""
 _TELL_APART = ("experiment", "train_id", "model_id")
 """Added one by one only where a file holds several runs of one seed that measure the same."""
 
+CONFIGURED = {
+    "model_id": "model settings differ",
+    "train_id": "training data differ",
+    "trainer_id": "trainer settings differ",
+}
+"""Hashes of a run's configuration, and what it means if a gate finds them changed."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Side:
@@ -41,6 +48,8 @@ class Side:
     hardware: tuple[str, ...]
     threads: tuple[str, ...]
     versions: tuple[str, ...]
+    configured: dict[str, tuple[str, ...]]
+    """Hashes of the configuration by column, of ``CONFIGURED``."""
 
     @property
     def mean(self) -> float:
@@ -118,7 +127,7 @@ def _identity(sides: dict[str, pd.DataFrame]) -> list[str]:
 
 _READ = (
     *("seed", "status", "value", "se", "n", "n_rows", "data_hash", "task_version"),
-    *("frozen_logits", "hardware", "threads", "versions"),
+    *("frozen_logits", "hardware", "threads", "versions", *CONFIGURED),
 )
 
 
@@ -139,6 +148,7 @@ def _side(runs: pd.DataFrame | None) -> Side | None:
         hardware=_distinct(row["hardware"] for row in rows),
         threads=_distinct("" if pd.isna(row["threads"]) else str(row["threads"]) for row in rows),
         versions=_distinct(row["versions"] for row in rows),
+        configured={name: _distinct(row[name] for row in rows) for name in CONFIGURED},
     )
 
 

@@ -56,7 +56,7 @@ def _append(path: Path, text: str) -> None:
         with path.open("a", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        raise output_error(path.parent, error, path) from error
+        raise output_error(path, error, field="--summary") from error
 
 
 def _written(paths: list[Path]) -> str:

@@ -63,7 +63,7 @@ def update_baseline(
     log = path.with_suffix(".changelog.md")
     before = log.read_text(encoding="utf-8") if log.exists() else f"# Changes of {path.name}\n\n"
     line = _changelog_line(candidate, comparison, note)
-    atomic_write(log, f"{before}{line}\n".encode(), path.parent)
+    atomic_write(log, f"{before}{line}\n".encode(), path.parent, "folder")
     return [path, log]
 
 

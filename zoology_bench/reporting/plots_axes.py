@@ -1,4 +1,4 @@
-"""Figures along width, state size and load, with capacity fits; constructions as level lines."""
+"""Figures along width, state size, load (with capacity fits) and noise on written-down weights."""
 
 from typing import Any
 
@@ -113,6 +113,49 @@ def accuracy_by_load(
         said = " Thin curves: logistic fits of recall above the floor; ticks below: K50."
         finish(figure, "Accuracy against load", legend, caption(named) + (said if fits else ""))
     return {"accuracy_load": figure}
+
+
+_NOISE = r"^(?P<scheme>.+), sigma=(?P<sigma>.+)$"
+"""The initialisation's name where a construction's weights were disturbed before training."""
+
+
+def accuracy_by_noise(summary: pd.DataFrame) -> dict[str, Figure]:
+    """Accuracy after training against the noise on the weights it started from.
+
+    Args:
+        summary: ``aggregate.summarise(frame)``.
+
+    Returns:
+        Figure by file stem; none where fewer than two levels of noise are known.
+    """
+    named = labels.named(summary)
+    found = named.init.str.extract(_NOISE)
+    lines = drawable(named).join(found, how="inner").dropna(subset=["sigma"])
+    if lines.sigma.nunique() < 2:
+        return {}
+    sigma = lines.sigma.astype(float)
+    lines = lines.assign(sigma=sigma, arm=lines.model + " (" + lines.scheme + ")")
+    looks = Looks(lines, by_width=lines.d_model.nunique() > 1)
+    panels = group_lines(lines, ["cell"])
+    smallest = float(sigma[sigma > 0].min())
+    with mpl.rc_context(STYLE):
+        figure, axes = panel_grid(in_rows(len(panels), columns_for(len(panels))))
+        for ax, (key, panel) in zip(axes, panels, strict=True):
+            ax.set_title(str(key[0]))
+            ax.set_xscale("symlog", base=2, linthresh=smallest, linscale=0.7)
+            draw_floors(ax, panel.iloc[0].to_dict())
+            for arm, width, line in each_line(panel):
+                ordered, look = line.sort_values("sigma"), looks[arm, width]
+                x = ordered.sigma.to_numpy() * looks.dodge(arm, width, 0.06)
+                draw_points(ax, x, ordered, look)
+            ticks = sorted(set(panel.sigma))
+            ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+            ax.minorticks_off()
+            ax.set_xlim(-smallest / 2, float(sigma.max()) * 1.3)
+            ax.set_xlabel("sigma, noise over weight")
+        legend = [*looks.legend(lines), *floor_legend(lines)]
+        finish(figure, "Accuracy after training against noise", legend, caption(named))
+    return {"accuracy_noise": figure}
 
 
 def _load_panel(

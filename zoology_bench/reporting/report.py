@@ -9,7 +9,7 @@ import pandas as pd
 
 from zoology_bench.reporting import labels
 from zoology_bench.reporting.aggregate import error_shares, summarise
-from zoology_bench.reporting.capacity import capacities
+from zoology_bench.reporting.capacity import Fit, capacities, capacity_markdown
 from zoology_bench.reporting.configs import encode_configs, known_configs
 from zoology_bench.reporting.constructions import constructions_markdown
 from zoology_bench.reporting.files import atomic_write, csv_bytes, output_error
@@ -26,7 +26,7 @@ from zoology_bench.reporting.tables_by import by_markdown, resolved, tables_by
 log = logging.getLogger(__name__)
 
 _FIGURE_NAME = re.compile(
-    r"(accuracy_(seq_len|params|width|state|load|distance(_d\d+)?)|learning_rates|errors)"
+    r"(accuracy_(seq_len|params|width|state|load|noise|distance(_d\d+)?)|learning_rates|errors)"
     r"\.(png|svg)"
 )
 
@@ -64,7 +64,8 @@ def write_report(
         raise ValueError(f"no accuracy on report rows in {', '.join(map(str, sources))}")
     with_errors = _with_errors(summary, frame)
     title = _title(frame)
-    sections = gap_markdown(summary), state_markdown(summary)
+    held, fits = capacities(frame)
+    sections = gap_markdown(summary), capacity_markdown(held), state_markdown(summary)
     tables = table_markdown(with_errors, title, provenance(frame), *sections)
     if constructions := constructions_markdown(summary):
         tables += f"\n## Constructions\n\n{constructions}\n"
@@ -76,13 +77,14 @@ def write_report(
     if not _holds_results(folder, sources):
         files["results.csv"] = csv_bytes(frame)
         files |= {"configs.json": encode_configs(configs)} if configs else {}
-    files |= _choices(frame)
-    images = _figures(frame, with_errors)
+    choices = {"learning_rates.csv": windows(by_rate(frame)), "capacity.csv": held}
+    files |= {name: csv_bytes(table) for name, table in choices.items() if len(table)}
+    images = _figures(frame, with_errors, fits)
     files |= images
     if page:
         files["index.html"] = _page(frame, summary, title, configs, images)
     for name, data in files.items():
-        atomic_write(folder / name, data, folder)
+        atomic_write(folder / name, data, folder, "out")
     _remove_stale_figures(folder, set(files))
     return [folder / name for name in files]
 
@@ -127,14 +129,9 @@ def _by(frame: pd.DataFrame, axis: str) -> dict[str, bytes]:
     }
 
 
-def _choices(frame: pd.DataFrame) -> dict[str, bytes]:
-    """Learning-rate windows and capacities, where the results have what they need."""
-    found, (held, _) = windows(by_rate(frame)), capacities(frame)
-    tables = {"learning_rates.csv": found, "capacity.csv": held}
-    return {name: csv_bytes(table) for name, table in tables.items() if len(table)}
-
-
-def _figures(frame: pd.DataFrame, summary: pd.DataFrame) -> dict[str, bytes]:
+def _figures(
+    frame: pd.DataFrame, summary: pd.DataFrame, fits: dict[tuple[str, str, str], Fit]
+) -> dict[str, bytes]:
     """PNG and SVG of every figure by file name."""
     # matplotlib takes half a second to import
     from zoology_bench.reporting import plots, plots_axes, plots_choices
@@ -147,7 +144,8 @@ def _figures(frame: pd.DataFrame, summary: pd.DataFrame) -> dict[str, bytes]:
     drawn = plots.accuracy_by_seq_len(summary) | plots.accuracy_by_parameters(summary)
     for column in ("d_model", "state_bytes"):
         drawn |= plots_axes.accuracy_by_size(summary, column)
-    drawn |= plots_axes.accuracy_by_load(summary, capacities(frame)[1])
+    drawn |= plots_axes.accuracy_by_load(summary, fits)
+    drawn |= plots_axes.accuracy_by_noise(summary)
     slices = summarise(frame, "distance")
     if slices.loc[slices.kind != "baseline", "accuracy"].notna().to_numpy().any():
         drawn |= plots.accuracy_by_distance(slices)
@@ -186,4 +184,4 @@ def _remove_stale_figures(folder: Path, written: set[str]) -> None:
             try:
                 path.unlink()
             except OSError as error:
-                raise output_error(folder, error, path) from error
+                raise output_error(folder, error, path, "out") from error

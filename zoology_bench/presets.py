@@ -1,0 +1,48 @@
+"""Every YAML preset by group, with what its opening comment says of it."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+PRESET_GROUPS = (
+    *("experiment", "task", "task/distance", "model", "model/mixer"),
+    *("trainer", "logger", "launcher", "cell"),
+)
+_CLAIM = "Claim:"
+"""Opens the comment of an experiment; the lines after the claim open with other words like it."""
+
+
+def listing(roots: Iterable[Path]) -> str:
+    """One line a preset, ``group=name`` and a sentence, over folders of presets (first wins)."""
+    found: dict[str, str] = {}
+    roots = list(roots)
+    for group in PRESET_GROUPS:
+        paths = {path.stem: path for root in reversed(roots) for path in _yaml_files(root / group)}
+        found |= {f"{group}={name}": description(paths[name]) for name in sorted(paths)}
+    width = max(map(len, found), default=0)
+    return "\n".join(f"{name:<{width}}  {text}".rstrip() for name, text in found.items())
+
+
+def description(path: Path) -> str:
+    """First sentence of a preset's opening comment; empty where it has none."""
+    words: list[str] = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        comment = line.removeprefix("#").strip()
+        if comment.startswith("@package"):
+            continue
+        heading = comment.partition(" ")[0].endswith(":")
+        if heading and words:
+            break
+        words += comment.removeprefix(_CLAIM).split()
+    return _first_sentence(" ".join(words))
+
+
+def _first_sentence(text: str) -> str:
+    # "eq. 19" does not end a sentence, and neither does "...".
+    return re.split(r"(?<!\.)\.(?:\s+(?=[A-Z])|$)", text, maxsplit=1)[0]
+
+
+def _yaml_files(folder: Path) -> Iterable[Path]:
+    return folder.glob("*.yaml")
