@@ -80,6 +80,14 @@ def test_capacities_are_fitted_by_model_or_bounded_by_what_was_run():
     assert capacity_markdown(lines.iloc[:0]) == ""
 
 
+def test_a_level_that_the_runs_do_not_determine_has_no_number():
+    """Recall up and down again: the logistic's slope is nearly flat, its crossing anywhere."""
+    lines, _ = capacities(frame(*run("jumps", {2: 0.8, 4: 0.99, 8: 0.8})))
+    assert lines.k90_bound.item() == "?"
+    assert np.isnan(lines.k90.item())
+    assert capacity_markdown(lines).splitlines()[-1].endswith("| > 8 | ? |")
+
+
 def test_guessing_is_no_capacity():
     """Accuracy equal to the floor is recall 0, however high the floor."""
     rows = frame(

@@ -27,7 +27,7 @@ class H3Config(MixerConfig):
     """``y = q * (SSM_diag(SSM_shift(k) * v) + skip * SSM_shift(k) * v)``, heads of width 1."""
 
     name: ClassVar[str] = "h3"
-    recipe_lr: ClassVar[float] = 5e-3
+    recipe_lr: ClassVar[float] = 1e-2
 
     d_state: int = 64
     """State size N of the diagonal model, per channel; even."""

@@ -29,7 +29,7 @@ class HyenaConfig(MixerConfig):
     """``y = q * (h conv (k * v) + skip * k * v)``: q, k, v are short filters of projections."""
 
     name: ClassVar[str] = "hyena"
-    recipe_lr: ClassVar[float] = 5e-3
+    recipe_lr: ClassVar[float] = 1e-2
 
     filter: str = "implicit"
     """Long filter h: implicit (a small network of the lag) or explicit (one weight per lag)."""

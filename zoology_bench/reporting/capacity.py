@@ -14,14 +14,14 @@ from zoology_bench.reporting import labels
 from zoology_bench.reporting.aggregate import CHOICE, TRAINING, choose, summarise
 from zoology_bench.reporting.columns import CELL
 from zoology_bench.reporting.intervals import effective_n, student_t_quantile
-from zoology_bench.reporting.tables import Row, markdown_table
+from zoology_bench.reporting.tables import Row, format_quantity, markdown_table
 
 LEVELS = {"k50": 0.5, "k90": 0.9}
 _LEGEND = (
     "Pairs at which recall falls to .5 and .9 over cells that differ in nothing else, by a "
     "logistic fit with its 95 % interval; recall is accuracy above the content-blind ceiling, as "
     "a share of what is left above it. `>`: still higher at the largest load; `<`: lower at the "
-    "smallest."
+    "smallest; `?`: the runs do not tell."
 )
 MIN_LOADS = 3
 """Numbers of pairs that a fit needs."""
@@ -92,7 +92,8 @@ def capacities(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[tuple[str, str, 
         One line per arm, width and set of cells (named without P) with at least ``MIN_LOADS``
         loads: k50, k50_low, k50_high, k50_bound and the same for k90. The bound is ``>`` where
         recall never falls to the level within the loads that were run (k50 is then the largest),
-        ``<`` where it never rises to it (the smallest), empty for a fitted value.
+        ``<`` where it never rises to it (the smallest), ``?`` where the fit puts it outside those
+        loads or cannot tell it from any of them (k50 is then missing), empty for a fitted value.
         And the fits by (arm, width, cells).
     """
     lines, fits = [], {}
@@ -134,21 +135,33 @@ def _capacity(runs: pd.DataFrame) -> tuple[Fit | None, dict[str, float | str]]:
         runs.recall.to_numpy(dtype=float),
         runs["size"].to_numpy(dtype=float),
     )
+    loads = means.index.to_numpy(dtype=float)
     numbers: dict[str, float | str] = {}
     for name, level in LEVELS.items():
-        bound, end = "", math.nan
-        if fit is None or means.min() > level:
-            bound, end = ">", float(means.index.max())
-        if means.max() < level:
-            bound, end = "<", float(means.index.min())
-        fitted = fit.load_at(level) if fit is not None and not bound else (end, math.nan, math.nan)
-        numbers |= dict(zip((name, f"{name}_low", f"{name}_high"), fitted, strict=True))
+        bound, ends = _crossing(loads, means.to_numpy(dtype=float), fit, level)
+        numbers |= dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
         numbers[f"{name}_bound"] = bound
     return fit, numbers
 
 
+def _crossing(
+    loads: np.ndarray, recall: np.ndarray, fit: Fit | None, level: float
+) -> tuple[str, tuple[float, float, float]]:
+    """The bound's sign, and the load where mean recall (by load) falls to ``level``."""
+    least, most = loads.min(), loads.max()
+    if recall.min() > level:
+        return ">", (most, math.nan, math.nan)
+    if recall.max() < level:
+        return "<", (least, math.nan, math.nan)
+    if fit is not None:
+        value, low, high = fit.load_at(level)
+        if least <= value <= most and (low >= least or high <= most):
+            return "", (value, low, high)
+    return "?", (math.nan, math.nan, math.nan)
+
+
 def capacity_markdown(lines: pd.DataFrame) -> str:
-    """The section of table.md: ``11.2 [10.1, 12.4]``, ``> 64`` or ``< 4`` pairs; empty for none."""
+    """The section of table.md: ``11 [10, 12]``, ``> 64`` or ``< 4`` pairs; empty for none."""
     if lines.empty:
         return ""
     body = [
@@ -160,7 +173,8 @@ def capacity_markdown(lines: pd.DataFrame) -> str:
 
 
 def _text(row: Row, name: str) -> str:
-    if row[f"{name}_bound"]:
-        return f"{row[f'{name}_bound']} {row[name]:g}"
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return f"{row[name]:.3g} [{low:.3g}, {high:.3g}]"
+    bound = row[f"{name}_bound"]
+    if bound:
+        return bound if bound == "?" else f"{bound} {row[name]:g}"
+    value, low, high = (format_quantity(row[f"{name}{end}"]) for end in ("", "_low", "_high"))
+    return f"{value} [{low}, {high}]"

@@ -193,6 +193,10 @@ def size_panel(
         return
     low, high = min(smallest, float(sized[size].min()) / 1.5), float(sized[size].max()) * 1.5
     ax.set_xlim(low, high)
+    if size == "d_model":
+        widths = sorted(set(sized[size].astype(int)))
+        ax.set_xticks(widths, [str(width) for width in widths])
+        return
     steps = (1, 2, 3, 4, 6, 8) if high / low < 5 else (1, 2, 5) if high / low < 100 else (1,)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks = [step * 10.0**power for power in powers for step in steps]
