@@ -38,8 +38,9 @@ BATCH_SIZE = 64
 N_CHECKED = 64
 N_BLOCKS = 16
 """Blocks of a timed piece of the stream, which also pays for its start and for two blocks ahead."""
-MIN_SECONDS = 0.05
-"""Each timed piece of the yardstick runs about this long."""
+MIN_SECONDS = 0.4
+"""Each timed piece of the yardstick runs about this long, as do those it is compared with: shorter
+ones catch a shared machine at its best or worst moment."""
 
 Rows = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray]]
 
