@@ -89,7 +89,7 @@ def test_the_run_step_passes_overrides_as_words(tmp_path):
 
 def test_the_ci_experiment_and_its_baseline_measure_the_same():
     cells = plan(["experiment=ci"])
-    assert len(cells) == 4 * 2 * 3
+    assert len(cells) == 5 * 2 * 3
     baseline = load_results(ROOT / "results" / "ci" / "results.csv")
     models = {cell.model.label for cell in cells} - {"baselines"}
     assert models <= set(baseline.model)

@@ -119,6 +119,14 @@ def test_hardware_threads_and_seeds_that_differ_are_said():
     assert "fewer seeds than before: attention (recipe) D=64, T=64 P=4" in text
 
 
+def test_a_cell_whose_seeds_disagree_too_much_says_that_no_drop_would_be_found():
+    unstable = frame(*(row(seed=seed, hits=hits) for seed, hits in ((0, 40.0), (1, 3960.0))))
+    comparison = compare_results(unstable, unstable)
+    assert only(comparison).tolerance > only(comparison).baseline
+    (line,) = [x for x in to_markdown(comparison).splitlines() if x.startswith("| ✅")]
+    assert [cell.strip() for cell in line.split("|")[6:8]] == ["none", "none"]
+
+
 def test_one_seed_is_judged_by_its_rows_and_says_so():
     comparison = compare_results(frame(runs(n_seeds=1)), frame(runs(n_seeds=1, accuracy=0.9)))
     assert only(comparison).verdict == "dropped"

@@ -112,8 +112,8 @@ def _line(cell: Cell) -> list[str]:
         _share(cell.baseline, cell.baseline_seeds),
         _share(cell.candidate, cell.candidate_seeds),
         _number(cell.drop, signed=True),
-        _number(cell.tolerance),
-        _number(cell.detectable),
+        _threshold(cell.tolerance, cell.baseline),
+        _threshold(cell.detectable, cell.baseline),
         "-" if cell.p is None else (f"{cell.p:.2g}" if cell.p >= 1e-4 else "< 1e-4"),
         moved or "nothing" if cell.drop is not None else moved or "-",
     ]
@@ -127,6 +127,13 @@ def _number(value: float | None, *, signed: bool = False) -> str:
     if value is None:
         return "-"
     return f"{value:+.4f}" if signed and round(value, 4) else f"{value:.4f}"
+
+
+def _threshold(drop: float | None, accuracy: float | None) -> str:
+    """A drop, or ``none`` where even a fall to zero would stay below it."""
+    if drop is not None and accuracy is not None and drop > accuracy:
+        return "none"
+    return _number(drop)
 
 
 def _plain(text: str) -> str:
@@ -146,7 +153,7 @@ def _legend(comparison: Comparison) -> str:
         )
     return (
         f"<sub>Mean accuracy on report rows (seeds). {rule} `detectable` is the true drop that is "
-        "found with probability .8.</sub>"
+        "found with probability .8; `none`: not even a fall to zero would be.</sub>"
     )
 
 
