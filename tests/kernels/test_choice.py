@@ -58,19 +58,24 @@ def test_no_rule_claims_a_speed_before_a_gpu_has_run_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "dtype", "parts", "points"),
+    ("length", "dtype", "per_example", "parts", "points"),
     [
-        (1, torch.bfloat16, 1, 256),
-        (257, torch.bfloat16, 1, 512),
-        (2048, torch.float16, 1, 2048),
-        (2048, torch.float32, 2, 1024),
-        (2049, torch.bfloat16, 2, 2048),
-        (10_000, torch.bfloat16, 5, 2048),
-        (32_768, torch.bfloat16, 16, 2048),
+        (1, torch.bfloat16, False, 1, 256),
+        (257, torch.bfloat16, True, 1, 512),
+        (2048, torch.float16, False, 1, 2048),
+        (512, torch.float32, True, 1, 512),
+        (2048, torch.float32, False, 4, 512),
+        (2048, torch.float32, True, 8, 256),
+        (2049, torch.bfloat16, False, 2, 2048),
+        (10_000, torch.bfloat16, True, 5, 2048),
+        (32_768, torch.bfloat16, False, 16, 2048),
+        (32_768, torch.float32, True, 128, 256),
     ],
 )
-def test_tiles_hold_the_signal(length: int, dtype: torch.dtype, parts: int, points: int) -> None:
-    tile = table.fft_tile(length, dtype, (9, 0))
+def test_tiles_hold_the_signal(
+    length: int, dtype: torch.dtype, per_example: bool, parts: int, points: int
+) -> None:
+    tile = table.fft_tile(length, dtype, (9, 0), per_example=per_example)
     assert (tile.parts, tile.n1 * tile.n2) == (parts, points)
 
 

@@ -2,6 +2,7 @@ import base64
 import json
 import logging
 import math
+import re
 import threading
 import time
 from pathlib import Path
@@ -225,7 +226,8 @@ def test_unreachable_wandb_does_not_stop_a_run(tmp_path, caplog, monkeypatch):
         logger.start(0)
         logger.log(1, {"loss": 1.0})
         logger.close()
-    assert "wandb init failed" in caplog.text
+    # Whether wandb gives up or is given up on first depends on the machine; it is said once.
+    assert len(re.findall(r"wandb (?:init|finish) failed", caplog.text)) == 1
     assert steps(tmp_path) == [1]
 
 

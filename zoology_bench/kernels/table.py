@@ -192,26 +192,38 @@ _TILES = (
     FftTile(parts=1, n1=32, n2=32, num_warps=4),
     FftTile(parts=1, n1=64, n2=32, num_warps=4),
 )
+_TILES_FP32 = (
+    FftTile(parts=1, n1=16, n2=16, num_warps=1),
+    FftTile(parts=1, n1=32, n2=16, num_warps=8),
+)
 
 
-def fft_tile(length: int, dtype: torch.dtype, capability: tuple[int, int]) -> FftTile:
+def fft_tile(
+    length: int, dtype: torch.dtype, capability: tuple[int, int], *, per_example: bool
+) -> FftTile:
     """The smallest transform that holds a signal: any number of parts, so no powers of two.
 
-    A tile of 64 x 64 points spills registers, as one of 64 x 32 does in fp32: longer signals are
-    cut into parts instead. Below (9, 0) a part needs twice the warps not to spill.
+    Longer signals are cut into parts of the largest tile that does not spill registers: 64 x 64
+    points do, and in fp32, whose products have no matrix instructions, 32 x 32, and 32 x 16 in
+    parts where the filter is transformed in the same program. Below (9, 0) a part of 64 x 32 needs
+    twice the warps.
 
     Args:
         length: L.
         dtype: of the signal.
         capability: of the GPU.
+        per_example: whether each example has a filter of its own.
     """
-    tiles = _TILES[:-1] if dtype == torch.float32 else _TILES
+    fp32 = dtype == torch.float32
+    tiles = _TILES_FP32 if fp32 else _TILES
     for tile in tiles:
         if length <= tile.n1 * tile.n2:
             return tile
-    largest = tiles[-1]
-    parts = -(-length // (largest.n1 * largest.n2))
-    return replace(largest, parts=parts, num_warps=4 if capability >= (9, 0) else 8)
+    if fp32:
+        largest = replace(tiles[0] if per_example else tiles[-1], num_warps=8)
+    else:
+        largest = replace(tiles[-1], num_warps=4 if capability >= (9, 0) else 8)
+    return replace(largest, parts=-(-length // (largest.n1 * largest.n2)))
 
 
 def fft_chunk(batch: int, channels: int) -> int:

@@ -53,7 +53,7 @@ def signal_pass(
     precision: str | None,
 ) -> list[Tensor]:
     """The convolution or correlation of a signal with a filter; see ``Passes.signal``."""
-    plan = _plan(x, precision)
+    plan = _plan(x, h, precision)
     outs = [empty_output(x, tuple(x.shape), x.dtype) for _ in out_gates]
     if h.ndim == 2:
         operand = (*_no_rows(), *_no_rows(), spectrum(h, plan.shape))
@@ -75,7 +75,7 @@ def filter_pass(
     precision: str | None,
 ) -> Tensor:
     """The gradient of the filter; see ``Passes.filter``."""
-    plan = _plan(u, precision)
+    plan = _plan(u, h, precision)
     dz = (*rows(dy), *gate_rows(post_gate))
     v = (*rows(u), *gate_rows(pre_gate))
     if h.ndim == 2:
@@ -87,8 +87,8 @@ def filter_pass(
     return dh.to(h.dtype)
 
 
-def _plan(x: Tensor, precision: str | None) -> Plan:
-    tile = table.fft_tile(x.shape[-1], x.dtype, capability_of(x))
+def _plan(x: Tensor, h: Tensor, precision: str | None) -> Plan:
+    tile = table.fft_tile(x.shape[-1], x.dtype, capability_of(x), per_example=h.ndim == 3)
     shape = Shape(parts=tile.parts, n1=tile.n1, n2=tile.n2)
     options = {
         "N1": shape.n1,
