@@ -85,6 +85,10 @@ WRONG = {
     "a value given twice": ["run", "seed=0,0", "launcher=joblib"],
     "no workers": ["run", "seed=0,1", "launcher=joblib", "hydra.launcher.n_jobs=0"],
     "no output folder": ["run", "output_dir="],
+    "a grid and a value": ["run", "seed=0,1", "seed=5"],
+    "a mixer as model": ["run", "model=mixer/hyena"],
+    "an axis that is no list": ["run", "++sweep.seed=3"],
+    "an axis whose value holds a comma": ["run", "++sweep.output_dir=['a,b',c]"],
     "no folder of presets": ["ls", "--config-dir", "nowhere"],
     "two tasks": ["data", "export", "task=mqar,mqar_probe", "--out", "x.npz"],
 }
@@ -97,6 +101,16 @@ def test_wrong_input_is_one_line_code_2_and_writes_nothing(words, tmp_path):
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert not done.stdout
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("text", ["a: [1", "a: 1\na: 2", "a:\n\t- 1"])
+def test_a_preset_that_is_no_yaml_is_one_line(text, tmp_path):
+    (tmp_path / "mine/experiment").mkdir(parents=True)
+    (tmp_path / "mine/experiment/bad.yaml").write_text(text + "\n")
+    done = zoology("run", "--config-dir", "mine", "experiment=bad", cwd=tmp_path)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert "a preset is not readable YAML" in done.stderr
 
 
 def test_a_distance_file_that_is_no_histogram_is_named(tmp_path):

@@ -118,6 +118,14 @@ def test_a_diverging_run_fails_as_nan_and_keeps_its_last_good_step(tmp_path):
     assert all(torch.isfinite(weight).all() for weight in saved["model"].values())
 
 
+def test_a_run_that_its_last_update_breaks_is_a_failed_row(tmp_path):
+    cfg = compose([*TINY, "trainer.lr=1e300", "trainer.max_steps=1"])
+    for _ in range(2):  # and again from its checkpoint
+        result = run(cfg, tmp_path)
+        assert (result.status, set(result.rows.stop_reason)) == ("failed", {"nan"})
+        assert result.reason == "loss on graded rows is not finite after step 1"
+
+
 def test_a_mixture_trains_on_its_parts_and_is_graded_on_eval_tasks(tmp_path):
     cfg = compose(TINY)
     task = cfg.task

@@ -166,6 +166,7 @@ def test_a_range_larger_than_the_file_is_refused_before_it_is_allocated(tmp_path
     [
         ("p.csv", b"", "suffix '.csv'; predictions are .jsonl, .npz"),
         ("p.npz", b"not a zip", "not a readable .npz file"),
+        ("p.npz", b"\x93NUMPY\x01\x00", "not a readable .npz file"),
         ("p.jsonl", b"", "p.jsonl:1: not a line of JSON"),
         ("p.jsonl", b"\xff\xfe", "p.jsonl:1: not a line of JSON"),
         ("p.jsonl", b"[" * 100_000, "p.jsonl:1: not a line of JSON"),

@@ -48,17 +48,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except Exception as error:
         return _explain(error)
-    _say(text)
-    return code
+    return code if _say(text) else WRONG_INPUT
 
 
-def _say(text: str) -> None:
-    """Print what a verb found; its exit code stands whether or not anybody reads this."""
+def _say(text: str) -> bool:
+    """Print what a verb found; False where it could not be written, which is not a verdict.
+
+    A reader that went away (| head) is no error: the verdict stands whether or not it is read.
+    """
     try:
         print(text.rstrip("\n"), flush=True)
-    except BrokenPipeError:
-        # The reader went away (| head): the interpreter must not complain when it closes stdout.
+    except OSError as error:
+        # The interpreter must not complain again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            print(f"zoology-bench: stdout cannot be written: {error.strerror}", file=sys.stderr)
+            return False
+    return True
 
 
 def _explain(error: Exception) -> int:

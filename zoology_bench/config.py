@@ -41,6 +41,8 @@ MODELS = {
     **ANALYTIC,
 }
 
+_MODEL_NAMES = ", ".join(sorted(MODELS))
+
 
 @dataclass(kw_only=True, slots=True)
 class MixtureComponent:
@@ -84,6 +86,10 @@ class RunConfig:
     """An experiment's grid: override key -> list of values; the command line replaces any key."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.model, tuple(MODELS.values())):
+            raise ValueError(
+                f"model={type(self.model).__name__} is no model; known: {_MODEL_NAMES}"
+            )
         check_int("seed", self.seed, 0, MAX_SEED)
         check_int("threads", self.threads, 1, MOST_THREADS)
         if not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
@@ -295,13 +301,14 @@ def _split(
     for override in parsed:
         if override.is_sweep_override() and override.get_key_element() == "experiment":
             raise ValueError(f"{override.input_line}: run one experiment at a time")
+    _check_set_once(parsed)
     fixed = [o.input_line for o in parsed if not o.is_sweep_override() and o.input_line is not None]
     axes = {o.get_key_element(): _values(o) for o in parsed if o.is_sweep_override()}
     set_by_user = {o.get_key_element().lstrip("+") for o in parsed}
     raw = compose_raw(fixed, config_dirs)
     experiment: Any = OmegaConf.to_container(raw.sweep)
     defaults = {
-        str(key): [_override_text(value) for value in values]
+        str(key): _axis(str(key), values)
         for key, values in experiment.items()
         if key not in set_by_user
     }
@@ -312,8 +319,23 @@ def _values(override: Override) -> list[str]:
     return [str(v) for v in override.sweep_string_iterator()]
 
 
+def _check_set_once(overrides: Sequence[Override]) -> None:
+    """A grid and a single value for one key would leave open which of them counts."""
+    swept = {o.get_key_element().lstrip("+") for o in overrides if o.is_sweep_override()}
+    keys = [o.get_key_element().lstrip("+") for o in overrides]
+    for key in swept:
+        if keys.count(key) > 1:
+            raise ValueError(f"{key} is set {keys.count(key)} times, once to a grid: set it once")
+
+
+def _axis(key: str, values: object) -> list[str]:
+    if not isinstance(values, list) or not values:
+        raise ValueError(f"sweep.{key}={values!r} must be a list of values")
+    return [_override_text(value) for value in values]
+
+
 def _override_text(value: object) -> str:
-    if isinstance(value, list | dict):
+    if isinstance(value, list | dict) or (isinstance(value, str) and "," in value):
         raise ValueError(f"sweep holds {value!r}: values must be plain numbers or names")
     if value is None:
         return "null"

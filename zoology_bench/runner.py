@@ -2,10 +2,11 @@
 
 import errno
 import logging
+import math
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,10 @@ def _train_and_grade(
         rows += graded(cfg, model, task, "select", columns)
         report = graded(cfg, model, task, "report", columns)
         rows += with_frozen_logits(report, frozen_logits(frozen, task, cfg.device))
+    if not all(math.isfinite(row["value"]) for row in rows):
+        # Training looks at the loss before each update: nobody has seen what the last one did.
+        reason = f"loss on graded rows is not finite after step {result.steps}"
+        return failed_rows(cfg, described, replace(training, stop_reason="nan"), reason), reason
     return rows, ""
 
 

@@ -136,8 +136,8 @@ def _read_npz(
     path: Path, expected: Mapping[str, Any], n_queries: int
 ) -> tuple[dict[str, Any], np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            fields = {name: archive[name] for name in archive.files}
+        with open(path, "rb") as file, np.lib.npyio.NpzFile(file) as archive:
+            fields = {name: np.asarray(archive[name]) for name in archive.files}
     except _UNREADABLE as error:
         raise ValueError(f"{path}: not a readable .npz file ({type(error).__name__})") from None
     scalars = {name: value.item() for name, value in fields.items() if value.ndim == 0}

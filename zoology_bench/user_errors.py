@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+from yaml import YAMLError
 
 from zoology_bench.validation import unknown_name
 
@@ -28,6 +29,8 @@ def translate(error: Exception) -> UserError | None:
     if isinstance(error, OmegaConfBaseException | HydraException):
         deepest = _find(error, (OmegaConfBaseException,)) or error
         return UserError(_joined(deepest))
+    if isinstance(error, YAMLError):
+        return UserError(f"a preset is not readable YAML: {_joined(error)}")
     if isinstance(error, ValueError | OSError):
         return UserError(_joined(error))
     return None

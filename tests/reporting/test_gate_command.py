@@ -62,6 +62,13 @@ def test_the_verdict_stands_although_nobody_reads_it(files, monkeypatch):
         assert main(["compare", "base.csv", "low.csv"]) == 1
 
 
+def test_a_verdict_that_cannot_be_written_is_none(files, monkeypatch, capsys):
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(["compare", "base.csv", "same.csv"]) == 2
+    assert "stdout cannot be written: No space left on device" in capsys.readouterr().err
+
+
 def test_update_accepts_the_candidate_and_says_so(files, capsys):
     words = ["compare", "base.csv", "low.csv", "--update", "--note", "smaller\nmodel"]
     assert main(words) == 0

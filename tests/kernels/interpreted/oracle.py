@@ -27,6 +27,8 @@ TOLERANCE = {
 }
 """Of the error's L2 norm over the exact one's, and of its maximum over the exact maximum. The two
 roundings of gated bf16 operands and that of the result are 1.7e-3 each."""
+FEW, FEW_OVER_L2 = 16, 1.5
+"""Below so many elements roundings do not average out, and their L2 may be so much more."""
 MAX_OVER_L2 = 2.0
 """How much more the maximum may be off: short signals have few elements to find a maximum among."""
 
@@ -123,6 +125,8 @@ def check(op: str, conv: Conv, cell: Cell) -> None:
     for (name, x), grad, exact_grad in zip(wide.items(), grads, exact_grads, strict=True):
         assert grad.dtype == cell.dtype
         scale = exact_grad.abs()
+        if name == "h":
+            scale = torch.maximum(scale, _terms_of_filter_grad(wide, dy, shifts))
         if x.ndim == 1:
             # A sum over batch and positions may cancel: its terms say how far it may be off.
             terms = wide["post_gate"] * dy
@@ -132,6 +136,15 @@ def check(op: str, conv: Conv, cell: Cell) -> None:
         assert_within(name, grad, exact_grad, scale, tolerance)
 
 
+def _terms_of_filter_grad(wide: dict[str, Tensor], dy: Tensor, shifts: Tensor | None) -> Tensor:
+    """Root of the summed squares of each lag's terms dz[n] v[n - lag], which may cancel."""
+    dz, v, h = dy.double(), wide["u"].detach(), wide["h"].detach().requires_grad_()
+    if "pre_gate" in wide:
+        dz, v = dz * wide["post_gate"].detach(), v * wide["pre_gate"].detach()
+    y = call(exact, {"u": v.square(), "h": h}, shifts)
+    return torch.autograd.grad(y, h, dz.square())[0].clamp(min=0).sqrt()
+
+
 def assert_within(
     name: str, got: Tensor, expected: Tensor, scale: Tensor, tolerance: float
 ) -> None:
@@ -139,7 +152,8 @@ def assert_within(
     gap, scale = got.detach().double() - expected.detach(), scale.detach().double()
     l2 = float(gap.norm() / scale.norm())
     largest = float(gap.abs().max() / scale.abs().max())
-    assert l2 <= tolerance, f"{name}: L2 error {l2:.1e}, allowed {tolerance:.1e}"
+    allowed = tolerance * (FEW_OVER_L2 if gap.numel() < FEW else 1.0)
+    assert l2 <= allowed, f"{name}: L2 error {l2:.1e}, allowed {allowed:.1e}"
     assert largest <= MAX_OVER_L2 * tolerance, f"{name}: maximum error {largest:.1e}"
 
 
