@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -301,10 +302,10 @@ def _split(
     for override in parsed:
         if override.is_sweep_override() and override.get_key_element() == "experiment":
             raise ValueError(f"{override.input_line}: run one experiment at a time")
-    _check_set_once(parsed)
+    set_by_user = Counter(override.get_key_element().lstrip("+") for override in parsed)
+    _check_set_once(parsed, set_by_user)
     fixed = [o.input_line for o in parsed if not o.is_sweep_override() and o.input_line is not None]
     axes = {o.get_key_element(): _values(o) for o in parsed if o.is_sweep_override()}
-    set_by_user = {o.get_key_element().lstrip("+") for o in parsed}
     raw = compose_raw(fixed, config_dirs)
     experiment: Any = OmegaConf.to_container(raw.sweep)
     defaults = {
@@ -319,13 +320,12 @@ def _values(override: Override) -> list[str]:
     return [str(v) for v in override.sweep_string_iterator()]
 
 
-def _check_set_once(overrides: Sequence[Override]) -> None:
+def _check_set_once(overrides: Sequence[Override], times: Counter[str]) -> None:
     """A grid and a single value for one key would leave open which of them counts."""
-    swept = {o.get_key_element().lstrip("+") for o in overrides if o.is_sweep_override()}
-    keys = [o.get_key_element().lstrip("+") for o in overrides]
-    for key in swept:
-        if keys.count(key) > 1:
-            raise ValueError(f"{key} is set {keys.count(key)} times, once to a grid: set it once")
+    for override in overrides:
+        key = override.get_key_element().lstrip("+")
+        if override.is_sweep_override() and times[key] > 1:
+            raise ValueError(f"{key} is set {times[key]} times, once to a grid: set it once")
 
 
 def _axis(key: str, values: object) -> list[str]:

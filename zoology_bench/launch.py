@@ -69,14 +69,15 @@ def launch(overrides: Sequence[str], config_dirs: Sequence[str], *, multirun: bo
     for cell in cells:
         check_device(cell.device)
     _check_workers(overrides)
-    _check_repeats(cells)
+    runs = [(cell.output_dir, run_id_of(cell)) for cell in cells]
+    _check_repeats(cells, runs)
     stores = {cell.output_dir: RunStore(Path(cell.output_dir)) for cell in cells}
     for store in stores.values():
         store.check_writable()
         # A stored result that cannot be read must stop the sweep before it starts, not after.
         store.read_all()
     # The seeds of a sweep share one run of an untrained model.
-    expected = list(dict.fromkeys((stores[cell.output_dir], run_id_of(cell)) for cell in cells))
+    expected = list(dict.fromkeys((stores[folder], run_id) for folder, run_id in runs))
     arguments = _hydra_arguments(overrides, config_dirs)
     is_sweep = multirun or len(cells) > 1
     try:
@@ -106,15 +107,14 @@ def _check_workers(overrides: Sequence[str]) -> None:
             )
 
 
-def _check_repeats(cells: Sequence[RunConfig]) -> None:
+def _check_repeats(cells: Sequence[RunConfig], runs: Sequence[tuple[str, str]]) -> None:
     """Two workers must not train one run; the seeds of an untrained model share theirs."""
-    trained = [cell for cell in cells if kind_of(cell) == "trained"]
-    runs = Counter((cell.output_dir, run_id_of(cell)) for cell in trained)
-    repeated = [run_id for (_, run_id), n in runs.items() if n > 1]
-    if repeated:
-        raise ValueError(
-            f"the grid holds run {repeated[0]} more than once: give every value of an axis once"
-        )
+    times = Counter(runs)
+    for cell, place in zip(cells, runs, strict=True):
+        if times[place] > 1 and kind_of(cell) == "trained":
+            raise ValueError(
+                f"the grid holds run {place[1]} more than once: give every value of an axis once"
+            )
 
 
 def describe(overrides: Sequence[str], config_dirs: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """Every YAML preset by group, with what its opening comment says of it."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 PRESET_GROUPS = (
@@ -12,12 +12,12 @@ _CLAIM = "Claim:"
 """Opens the comment of an experiment; the lines after the claim open with other words like it."""
 
 
-def listing(roots: Iterable[Path]) -> str:
+def listing(roots: Sequence[Path]) -> str:
     """One line a preset, ``group=name`` and a sentence, over folders of presets (first wins)."""
     found: dict[str, str] = {}
-    roots = list(roots)
     for group in PRESET_GROUPS:
-        paths = {path.stem: path for root in reversed(roots) for path in _yaml_files(root / group)}
+        files = [path for root in reversed(roots) for path in (root / group).glob("*.yaml")]
+        paths = {path.stem: path for path in files}
         found |= {f"{group}={name}": description(paths[name]) for name in sorted(paths)}
     width = max(map(len, found), default=0)
     return "\n".join(f"{name:<{width}}  {text}".rstrip() for name, text in found.items())
@@ -42,7 +42,3 @@ def description(path: Path) -> str:
 def _first_sentence(text: str) -> str:
     # "eq. 19" does not end a sentence, and neither does "...".
     return re.split(r"(?<!\.)\.(?:\s+(?=[A-Z])|$)", text, maxsplit=1)[0]
-
-
-def _yaml_files(folder: Path) -> Iterable[Path]:
-    return folder.glob("*.yaml")

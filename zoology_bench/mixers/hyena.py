@@ -63,24 +63,19 @@ class HyenaConfig(MixerConfig):
         init_linear_(module.w_out, scheme, generator, n_residual=2 * n_layers)
         init_filter_(module.short, "short", scheme, generator)
         init_filter_(module.filter, self.filter, scheme, generator)
-        nn.init.normal_(module.skip, generator=generator)
-        if scheme == "recipe":
-            match_previous_(module.w_in, module.short)
-            nn.init.zeros_(module.skip)
-
-
-def match_previous_(w_in: nn.Linear, short: ExplicitFilter) -> None:
-    """Start a gated convolution over (q, k, v) as an associative memory, in place.
-
-    Queries and keys get the same projection, so that equal tokens multiply to something positive;
-    keys are read one token late, so that ``k * v`` binds each token to the one before it.
-    """
-    d_model = w_in.in_features
-    with torch.no_grad():
-        w_in.weight[d_model : 2 * d_model] = w_in.weight[:d_model]
-        short.taps.zero_()
-        short.taps[:, 0] = 1.0
-        short.taps[d_model : 2 * d_model] = short.taps[d_model : 2 * d_model].roll(1, dims=1)
+        if scheme != "recipe":
+            nn.init.normal_(module.skip, generator=generator)
+            return
+        # Queries and keys get the same projection, so that equal tokens multiply to something
+        # positive. Every short filter now reads one token late; only keys are to, so that k * v
+        # binds each token to the one before it.
+        with torch.no_grad():
+            w_q, w_k, _ = module.w_in.weight.chunk(3)
+            w_k.copy_(w_q)
+            q, _, v = module.short.taps.chunk(3)
+            for taps in (q, v):
+                taps.copy_(taps.roll(-1, dims=1))
+        nn.init.zeros_(module.skip)
 
 
 class Hyena(Mixer):
