@@ -1,6 +1,6 @@
 """Run the benches and keep what they print in results/bench, with hardware and commit.
 
-python scripts/publish_bench.py [data] [train] [start]
+python scripts/publish_bench.py [data] [train] [start] [kernels]
 """
 
 import argparse
@@ -29,7 +29,7 @@ START_COMMANDS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("which", nargs="*", default=["data", "train", "start"])
+    parser.add_argument("which", nargs="*", default=["data", "train", "start", "kernels"])
     for name in parser.parse_args().which:
         text = _start_table() if name == "start" else _printed([f"scripts/bench_{name}.py"])
         atomic_write(OUT / f"{name}.md", f"{_header(name)}\n{text}".encode(), OUT)

@@ -22,9 +22,9 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, ModuleType]:
 
 def test_a_cpu_row_compares_the_route_with_ffts(scripts: tuple[ModuleType, ModuleType]) -> None:
     bench, _ = scripts
-    operands = bench.cpu_operands(16, False)
+    operands = bench.cpu_operands(2, 16, False)
     bench.check_cpu(operands)
-    row = bench.time_cpu(16, "shared", "forward + backward", operands, 2)
+    row = bench.time_cpu(operands, "shared", "forward + backward", 0.0)
     assert row.rfft_ms > 0
     assert row.ratio == row.route_ms / row.rfft_ms
 
@@ -34,8 +34,13 @@ def test_a_wrong_route_is_not_timed(
 ) -> None:
     bench, _ = scripts
     monkeypatch.setattr(bench, "causal_conv", lambda u, h, **gates: 1.01 * fft_conv(u, h, **gates))
-    with pytest.raises(SystemExit, match="causal_conv is off by"):
-        bench.check_cpu(bench.cpu_operands(16, False))
+    with pytest.raises(SystemExit, match=r"causal_conv is off by .* in y at"):
+        bench.check_cpu(bench.cpu_operands(2, 16, False))
+    monkeypatch.setattr(
+        bench, "causal_conv", lambda u, h, **gates: fft_conv(u, h.detach() + 0 * h, **gates)
+    )
+    with pytest.raises(SystemExit, match=r"causal_conv is off by .* in h at"):
+        bench.check_cpu(bench.cpu_operands(2, 16, False))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")

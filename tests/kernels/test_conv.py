@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from zoology_bench.kernels import causal_conv, fft_conv, shift_conv, toeplitz_conv
-from zoology_bench.kernels.table import SHORT_MAX_TAPS, TOEPLITZ_MAX_LENGTH
+from zoology_bench.kernels.table import SHORT_MAX_TAPS, TOEPLITZ_MAX_LENGTH, dense_route
 
 DENSE = pytest.mark.parametrize("conv", [fft_conv, toeplitz_conv], ids=lambda f: f.__name__)
 TOLERANCE = {
@@ -129,18 +129,19 @@ def test_shift_gradients_match_finite_differences() -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "taps"),
+    ("route", "batch", "length", "taps"),
     [
-        (30, 1),
-        (30, 3),
-        (30, SHORT_MAX_TAPS + 1),
-        (TOEPLITZ_MAX_LENGTH, TOEPLITZ_MAX_LENGTH),
-        (TOEPLITZ_MAX_LENGTH + 1, 50),
+        ("depthwise", 2, 30, 1),
+        ("depthwise", 2, 30, SHORT_MAX_TAPS),
+        ("toeplitz", 15, 30, SHORT_MAX_TAPS + 1),
+        ("fft", 14, 30, SHORT_MAX_TAPS + 1),
+        ("toeplitz", 130, TOEPLITZ_MAX_LENGTH, TOEPLITZ_MAX_LENGTH),
+        ("fft", 130, TOEPLITZ_MAX_LENGTH + 1, 50),
     ],
-    ids=["one-tap", "short", "just-long", "toeplitz", "fft"],
 )
-def test_every_route_of_causal_conv_agrees(length: int, taps: int) -> None:
-    u, h, gate = draw(2, 3, length), draw(3, taps, seed=1), draw(2, 3, length, seed=2)
+def test_every_route_of_causal_conv_agrees(route: str, batch: int, length: int, taps: int) -> None:
+    u, h, gate = draw(batch, 3, length), draw(3, taps, seed=1), draw(batch, 3, length, seed=2)
+    assert dense_route(u, h) == route
     extra: dict[str, Any] = {"post_gate": gate, "skip": draw(3), "bias": draw(3, seed=5)}
     assert_close(causal_conv(u, h, **extra), fft_conv(u, h, **extra), torch.float64)
 

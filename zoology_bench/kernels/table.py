@@ -11,9 +11,10 @@ from torch import Tensor
 
 SHORT_MAX_TAPS = 8
 """Up to here a shared filter goes to torch's depthwise convolution, which nothing beats."""
-TOEPLITZ_MAX_LENGTH = 128
-"""Up to here the O(L^2) product of a shared filter beats two FFTs of length 2L on one CPU thread,
-forward and backward together, at B = 64, D = 64 (18 against 26 ms; 76 against 52 ms at L = 256)."""
+TOEPLITZ_MAX_LENGTH = 256
+"""Up to here, and up to twice the batch, the product of a shared filter's L x L matrices beats two
+FFTs of length 2L on one CPU thread: making the matrices costs as much for one example as for many.
+"""
 MIN_SPEEDUP = 2.0
 """A kernel is chosen only where it was measured to be this many times as fast as torch's FFT."""
 MAX_LENGTH = 32_768
@@ -132,7 +133,7 @@ def dense_route(u: Tensor, h: Tensor) -> str:
     """
     if h.ndim == 2 and h.shape[-1] <= SHORT_MAX_TAPS:
         return "depthwise"
-    if h.ndim == 2 and u.shape[-1] <= TOEPLITZ_MAX_LENGTH:
+    if h.ndim == 2 and u.shape[-1] <= min(TOEPLITZ_MAX_LENGTH, 2 * u.shape[0]):
         return "toeplitz"
     return "fft"
 

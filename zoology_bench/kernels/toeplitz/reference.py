@@ -1,5 +1,7 @@
 """Causal convolution as a product with the filter's triangular Toeplitz matrix: the oracle."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -43,9 +45,22 @@ def toeplitz_matrix(h: Tensor, length: int) -> Tensor:
         h: (..., K).
         length: L.
     """
-    # Repeating h with period L + 1 and reading rows of L moves it right by one per row. What wraps
-    # around lands below the diagonal. All of it is copies and sums, backward too, where the
-    # scatter of an indexed or unfolded filter would dominate.
-    period = F.pad(h, (0, length + 1 - h.shape[-1]))
-    repeated = period[..., None, :].expand(*h.shape[:-1], length, length + 1).flatten(-2)
-    return repeated[..., : length * length].unflatten(-1, (length, length)).triu()
+    # Windows of the filter behind L - 1 zeros, last one first: one copy makes the matrix.
+    return _Windows.apply(h, length)
+
+
+class _Windows(torch.autograd.Function):
+    """The matrix, with a backward of copies and sums: that of ``unfold`` scatters."""
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, length: int) -> Tensor:
+        ctx.taps = h.shape[-1]
+        padded = F.pad(h, (length - 1, length - ctx.taps))
+        return padded.unfold(-1, length, 1).flip(-2)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        # Rows of L + 1 move row m left by m, so that column k holds what met tap k.
+        length = grad.shape[-1]
+        rows = F.pad(grad.triu().flatten(-2), (0, length)).unflatten(-1, (length, length + 1))
+        return rows.sum(-2)[..., : ctx.taps], None
