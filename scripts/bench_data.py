@@ -36,8 +36,9 @@ from zoology_bench.training.memory import peak_bytes  # noqa: E402
 VOCAB_SIZE = 8192
 BATCH_SIZE = 64
 N_CHECKED = 64
-N_BLOCKS = 16
-"""Blocks of a timed piece of the stream, which also pays for its start and for two blocks ahead."""
+N_BLOCKS = 64
+"""Blocks of a timed piece of the stream, which also pays for its start and for two blocks ahead: a
+training takes hundreds, so few would time the start."""
 MIN_SECONDS = 0.4
 """Each timed piece of the yardstick runs about this long, as do those it is compared with: shorter
 ones catch a shared machine at its best or worst moment."""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from zoology_bench.provenance import provenance
 from zoology_bench.reporting.files import atomic_write
@@ -30,13 +31,14 @@ START_COMMANDS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("which", nargs="*", default=["data", "train", "start", "kernels"])
+    # Asked once: what the first bench writes would make the checkout of the next ones dirty.
+    here = provenance("cpu")
     for name in parser.parse_args().which:
         text = _start_table() if name == "start" else _printed([f"scripts/bench_{name}.py"])
-        atomic_write(OUT / f"{name}.md", f"{_header(name)}\n{text}".encode(), OUT)
+        atomic_write(OUT / f"{name}.md", f"{_header(name, here)}\n{text}".encode(), OUT)
 
 
-def _header(name: str) -> str:
-    here = provenance("cpu")
+def _header(name: str, here: dict[str, Any]) -> str:
     dirty = " (dirty)" if here["dirty"] else ""
     return (
         f"# bench {name}\n\n`python scripts/publish_bench.py {name}` on {here['hardware']}, "
