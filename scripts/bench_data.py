@@ -141,7 +141,7 @@ def bench(case: Case, repeats: int) -> bool:
     n_steps = N_BLOCKS * n_rows // BATCH_SIZE
     routes: dict[str, tuple[int, Callable[[], object]]] = {
         "slow": (n_slow, lambda: case.yardstick(rng, n_slow)),
-        "call": (n_calls * n_rows, lambda: call(task, n_rows, n_calls)),
+        "call": (n_calls * n_rows, lambda: direct_calls(task, n_rows, n_calls)),
         "stream": (n_steps * BATCH_SIZE, lambda: consume(task, n_steps)),
     }
     times: dict[str, list[float]] = {name: [] for name in routes}
@@ -190,7 +190,7 @@ def calls_in_time(route: Callable[[], object]) -> int:
     return max(1, round(MIN_SECONDS / timed(route)))
 
 
-def call(task: MQAR, n_rows: int, n_calls: int) -> None:
+def direct_calls(task: MQAR, n_rows: int, n_calls: int) -> None:
     """Make rows directly, in fresh tensors each time."""
     for first in range(0, n_calls * n_rows, n_rows):
         task.rows("train", 0, first, first + n_rows)
