@@ -1,34 +1,20 @@
 """The command line: exit codes, one-line errors, nothing written when the input is wrong."""
 
-import contextlib
-import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from zoology_bench.cli import main
+from tests.command import zoology
 
 ENV = {**os.environ, "OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"}
 TINY = ["task=mqar_small_32_4", "trainer.max_steps=2", "trainer.eval_every=1"]
 TINY += ["trainer.n_select_rows=8", "trainer.n_report_rows=16"]
-
-
-def zoology(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run the command line in this process: importing torch for every call would take minutes."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            code = main(words)
-        except SystemExit as stop:
-            code = stop.code
-    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
 def test_help_imports_neither_torch_nor_hydra():

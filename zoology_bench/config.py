@@ -81,6 +81,8 @@ class RunConfig:
     """Folder of runs/<run_id> and results.csv, relative to the working directory."""
     force: bool = False
     """Run again even where a finished result with the same run_id is stored."""
+    retry_failed: bool = True
+    """Run again where the stored result is a failure; false keeps it."""
     keep_checkpoint: bool = False
     """Keep runs/<run_id>/checkpoint.pt of a finished run (a failed one always keeps it)."""
     sweep: dict[str, Any] = field(default_factory=dict)
@@ -247,6 +249,13 @@ def compose(overrides: Sequence[str] = (), config_dirs: Iterable[str] = ()) -> R
 
 def plan(overrides: Sequence[str] = (), config_dirs: Iterable[str] = ()) -> list[RunConfig]:
     """Compose and validate every run that the same overrides start on the command line."""
+    return [cell for cell, _ in plan_alone(overrides, config_dirs)]
+
+
+def plan_alone(
+    overrides: Sequence[str] = (), config_dirs: Iterable[str] = ()
+) -> list[tuple[RunConfig, list[str]]]:
+    """``plan``, each run with the overrides that start it alone."""
     fixed, axes = split_sweeps(overrides, config_dirs)
     folders = preset_folders(config_dirs)
     groups = {key: axis for key, axis in axes.items() if _is_group(key, folders)}
@@ -258,7 +267,9 @@ def plan(overrides: Sequence[str] = (), config_dirs: Iterable[str] = ()) -> list
         raw = compose_raw([*fixed, *_pairs(groups, chosen)], config_dirs)
         _check_keys(raw, "")
         for numbers in itertools.product(*values.values()):
-            cells.append(_to_object(_with_values(raw, _pairs(values, numbers))))
+            alone = [*_pairs(groups, chosen), *_pairs(values, numbers)]
+            cell = _to_object(_with_values(raw, _pairs(values, numbers)))
+            cells.append((cell, [*fixed, *alone]))
     return cells
 
 

@@ -1,9 +1,5 @@
 """From overrides to finished runs: every planned run is validated before Hydra starts the first."""
 
-import logging
-import os
-import shlex
-import sys
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -11,26 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-import hydra
 import pandas as pd
 import yaml
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.types import RunMode
-from omegaconf import DictConfig
 from tqdm import tqdm
 
 from zoology_bench.conclusions import sweep_conclusion, sweep_info
-from zoology_bench.config import (
-    RunConfig,
-    config_dir,
-    plan,
-    register_schemas,
-    search_path,
-    split_sweeps,
-    to_run_config,
-)
+from zoology_bench.config import RunConfig, plan, plan_alone
+from zoology_bench.jobs import Job, carry_out
 from zoology_bench.plain import to_plain
 from zoology_bench.reporting.aggregate import summarise
 from zoology_bench.reporting.constructions import constructions_markdown
@@ -40,10 +24,8 @@ from zoology_bench.reporting.report import write_report
 from zoology_bench.reporting.store import RunStore
 from zoology_bench.reporting.tables import overview_markdown
 from zoology_bench.result_rows import kind_of, run_id_of
-from zoology_bench.runner import RunResult, check_device, run
+from zoology_bench.runner import check_device
 from zoology_bench.training.checkpoint import ForeignCheckpoint
-
-_log = logging.getLogger("zoology_bench")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +47,8 @@ def launch(overrides: Sequence[str], config_dirs: Sequence[str], *, multirun: bo
     Raises:
         ValueError, or an OmegaConf or Hydra error: nothing was started or written.
     """
-    cells = plan(overrides, config_dirs)
+    jobs = [Job(config=c, overrides=words) for c, words in plan_alone(overrides, config_dirs)]
+    cells = [job.config for job in jobs]
     for cell in cells:
         check_device(cell.device)
     _check_workers(overrides)
@@ -78,12 +61,11 @@ def launch(overrides: Sequence[str], config_dirs: Sequence[str], *, multirun: bo
         store.read_all()
     # The seeds of a sweep share one run of an untrained model.
     expected = list(dict.fromkeys((stores[folder], run_id) for folder, run_id in runs))
-    arguments = _hydra_arguments(overrides, config_dirs)
     is_sweep = multirun or len(cells) > 1
     try:
         try:
             with _SweepProgress(expected, enabled=is_sweep):
-                _start(arguments, multirun=is_sweep)
+                carry_out(jobs, overrides, config_dirs, multirun=is_sweep)
         finally:
             # Whatever ended the sweep, the rows of the runs that did finish are there to be read.
             tables = [store.write_results_csv() for store in stores.values()]
@@ -121,52 +103,6 @@ def describe(overrides: Sequence[str], config_dirs: Sequence[str]) -> str:
     """The planned runs as YAML documents, without running them."""
     cells = plan(overrides, config_dirs)
     return "---\n".join(yaml.safe_dump(to_plain(cell), sort_keys=False) for cell in cells)
-
-
-@hydra.main(version_base="1.3", config_path=str(config_dir()), config_name="run")
-def _job(raw: DictConfig) -> float:
-    alone = HydraConfig.get().mode == RunMode.RUN
-    bar = alone and sys.stderr.isatty()
-    result = run(to_run_config(raw), progress_bar=bar, command=_command())
-    if result.status == "failed":
-        _log.error("run %s failed: %s", result.run_id, result.reason)
-    return _select_accuracy(result)
-
-
-def _command() -> str:
-    """The command line that starts the current job alone."""
-    given = HydraConfig.get().overrides
-    presets = [word for word in given.hydra if word.startswith("hydra.searchpath=")]
-    return shlex.join(["zoology-bench", "run", *presets, *given.task])
-
-
-def _select_accuracy(result: RunResult) -> float:
-    """What an optimising sweeper maximises: never the reported split."""
-    rows = result.rows
-    chosen = rows[(rows.split == "select") & (rows.metric == "accuracy") & (rows.slice_key == "")]
-    return float(chosen.value.mean()) if len(chosen) else float("nan")
-
-
-def _hydra_arguments(overrides: Sequence[str], config_dirs: Sequence[str]) -> list[str]:
-    fixed, axes = split_sweeps(overrides, config_dirs)
-    swept = [f"{key}={','.join(values)}" for key, values in axes.items()]
-    return [*search_path(config_dirs), *fixed, *swept]
-
-
-def _start(arguments: list[str], *, multirun: bool) -> None:
-    register_schemas()
-    GlobalHydra.instance().clear()
-    saved_words, saved_full = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
-    sys.argv = ["zoology-bench", *arguments, *(["--multirun"] if multirun else [])]
-    # With full errors Hydra raises what a job raised instead of printing it and exiting with 1.
-    os.environ["HYDRA_FULL_ERROR"] = "1"
-    try:
-        _job()
-    finally:
-        sys.argv = saved_words
-        os.environ.pop("HYDRA_FULL_ERROR")
-        if saved_full is not None:
-            os.environ["HYDRA_FULL_ERROR"] = saved_full
 
 
 def _conclude(

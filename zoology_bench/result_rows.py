@@ -15,7 +15,7 @@ from zoology_bench.tasks.base import Task
 from zoology_bench.training.metrics import Tally
 from zoology_bench.training.result import TrainResult
 
-NOT_IDENTITY = ("output_dir", "logger", "force", "keep_checkpoint", "sweep")
+NOT_IDENTITY = ("output_dir", "logger", "force", "retry_failed", "keep_checkpoint", "sweep")
 """Fields of a RunConfig that cannot change a result, left out of run_id."""
 
 

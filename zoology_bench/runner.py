@@ -100,7 +100,7 @@ def run(
     store = RunStore(cfg.output_dir if output_dir is None else output_dir)
     run_id = run_id_of(cfg)
     force = force or cfg.force
-    if store.is_finished(run_id) and not force:
+    if not force and _is_settled(store, run_id, cfg):
         return _result(store, run_id, status="skipped")
     claim = _claim(store, run_id, cfg)
     if claim is None:
@@ -116,10 +116,8 @@ def run(
                 rows, reason = _attempt(cfg, checkpoints, logger, progress_bar)
             except OSError as error:
                 raise output_error(store.output_dir, error) from error
-            common = {**run_fields(cfg), **provenance(cfg.device)}
             status = "failed" if reason else "finished"
-            common |= {"status": status, "fail_reason": reason, "command": command}
-            stored = store.write_result(run_id, [{**common, **row} for row in rows])
+            stored = _write(cfg, store, rows, reason, command)
             if status == "finished" and not cfg.keep_checkpoint:
                 checkpoints.remove()
             if logger.remote:  # the rows are safe: whatever happens to a dashboard costs none
@@ -129,12 +127,40 @@ def run(
     return _result(store, run_id, status=status)
 
 
+def record_death(cfg: RunConfig, reason: str, command: str) -> None:
+    """Store the failure of a run whose process died before it could.
+
+    Raises:
+        OutputError: the folder cannot be written, or a living process is writing this run.
+    """
+    store = RunStore(cfg.output_dir)
+    described = [(task, task_fields(task)) for task in cfg.evaluated_tasks()]
+    with store.claim(run_id_of(cfg), to_plain(cfg)):
+        rows = failed_rows(cfg, described, TrainingFields(lr=_lr_of(cfg)), reason)
+        _write(cfg, store, rows, reason, command)
+
+
+def _write(
+    cfg: RunConfig, store: RunStore, rows: list[dict[str, Any]], reason: str, command: str
+) -> pd.DataFrame:
+    """Store the rows of a run that ended, well or (with a reason) badly."""
+    common = {**run_fields(cfg), **provenance(cfg.device), "command": command}
+    common |= {"status": "failed" if reason else "finished", "fail_reason": reason}
+    return store.write_result(run_id_of(cfg), [{**common, **row} for row in rows])
+
+
 def check_device(device: str) -> None:
     """Raise ``ValueError`` for a CUDA device that this machine does not have."""
     if device.startswith("cuda"):
         n_devices = torch.cuda.device_count()
         if int(device.partition(":")[2] or 0) >= n_devices:
             raise ValueError(f"device={device!r} is not on this machine: {n_devices} CUDA devices")
+
+
+def _is_settled(store: RunStore, run_id: str, cfg: RunConfig) -> bool:
+    if cfg.retry_failed:
+        return store.is_finished(run_id)
+    return store.has_result(run_id)
 
 
 def _claim(store: RunStore, run_id: str, cfg: RunConfig) -> Claim | None:

@@ -28,11 +28,11 @@ def translate(error: Exception) -> UserError | None:
         return UserError(f"{error.override!r} is not key=value in Hydra's override grammar")
     if isinstance(error, OmegaConfBaseException | HydraException):
         deepest = _find(error, (OmegaConfBaseException,)) or error
-        return UserError(_joined(deepest))
+        return UserError(joined(deepest))
     if isinstance(error, YAMLError):
-        return UserError(f"a preset is not readable YAML: {_joined(error)}")
+        return UserError(f"a preset is not readable YAML: {joined(error)}")
     if isinstance(error, ValueError | OSError):
-        return UserError(_joined(error))
+        return UserError(joined(error))
     return None
 
 
@@ -78,7 +78,8 @@ def _chain(error: BaseException | None) -> Iterable[BaseException]:
         error = error.__cause__
 
 
-def _joined(error: BaseException) -> str:
+def joined(error: BaseException) -> str:
+    """What an error says, on one line, without OmegaConf's types."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     useful = [line for line in lines if not line.startswith(("object_type=", "reference_type="))]
     full_key = next((line for line in useful if line.startswith("full_key:")), None)
