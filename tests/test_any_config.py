@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from zoology_bench.analytic import AnalyticBaseConvConfig
 from zoology_bench.baselines import BaselinesConfig
-from zoology_bench.config import RunConfig
 from zoology_bench.mixers.attention import AttentionConfig
 from zoology_bench.mixers.base import MixerConfig
 from zoology_bench.mixers.base_conv import BaseConvConfig
 from zoology_bench.mixers.hybrid import HybridConfig
 from zoology_bench.models import LanguageModelConfig
+from zoology_bench.run_config import RunConfig
 from zoology_bench.runner import run
 from zoology_bench.tasks import MQAR
 from zoology_bench.tasks.distance import Empirical, Fixed, LogUniform, PowerLaw, Uniform

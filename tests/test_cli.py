@@ -75,6 +75,15 @@ WRONG = {
     "a mixer as model": ["run", "model=mixer/hyena"],
     "an axis that is no list": ["run", "++sweep.seed=3"],
     "an axis whose value holds a comma": ["run", "++sweep.output_dir=['a,b',c]"],
+    "no key": ["run", "=3"],
+    "a group without a name": ["run", "logger=null"],
+    "an interval": ["run", "seed=interval(0,1)"],
+    "a glob": ["run", "model=glob(*)"],
+    "a field taken away": ["run", "~seed"],
+    "an infinite decay": ["run", "trainer.weight_decay=inf"],
+    "a filter beyond memory": ["run", "model=base_conv", "model.mixer.kernel_size=10000000000000"],
+    "a state beyond memory": ["run", "model=h3", "model.mixer.d_state=1000000000000"],
+    "a folder without a name": ["run", "--config-dir", ""],
     "no folder of presets": ["ls", "--config-dir", "nowhere"],
     "two tasks": ["data", "export", "task=mqar,mqar_probe", "--out", "x.npz"],
 }
@@ -87,6 +96,33 @@ def test_wrong_input_is_one_line_code_2_and_writes_nothing(words, tmp_path):
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert not done.stdout
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"defaults:\n  - /experiment: bad\n", "a preset includes itself"),
+        (b"\xff: 1\n", "a preset is not UTF-8 text"),
+    ],
+    ids=["itself", "bytes"],
+)
+def test_a_preset_that_cannot_be_composed_is_one_line(text, message, tmp_path):
+    (tmp_path / "mine/experiment").mkdir(parents=True)
+    (tmp_path / "mine/experiment/bad.yaml").write_bytes(text)
+    done = zoology("run", "--config-dir", "mine", "experiment=bad", cwd=tmp_path)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize("name", ["a,b", "a=b", "a[b", "it's", 'a"b', "a\\\\", "a b", "ü"])
+def test_presets_may_lie_in_a_folder_of_any_name(name, tmp_path):
+    (tmp_path / name / "experiment").mkdir(parents=True)
+    text = "# @package _global_\nexperiment: mine\n"
+    (tmp_path / name / "experiment/mine.yaml").write_text(text)
+    done = zoology("run", "--config-dir", name, "experiment=mine", "--cfg", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("experiment: mine")
 
 
 @pytest.mark.parametrize("text", ["a: [1", "a: 1\na: 2", "a:\n\t- 1"])

@@ -129,7 +129,7 @@ def test_a_users_own_presets_come_from_config_dir(tmp_path):
 
 
 def test_a_missing_config_dir_is_named():
-    with pytest.raises(ValueError, match="--config-dir nowhere is not a folder"):
+    with pytest.raises(ValueError, match="--config-dir 'nowhere' is not a folder"):
         plan([], ["nowhere"])
 
 

@@ -13,10 +13,11 @@ import torch
 from hydra.core.config_store import ConfigStore
 
 from zoology_bench import runner
-from zoology_bench.config import MixtureComponent, compose
+from zoology_bench.config import compose
 from zoology_bench.reporting.aggregate import summarise
 from zoology_bench.reporting.files import OutputError
 from zoology_bench.result_rows import run_id_of
+from zoology_bench.run_config import MixtureComponent
 from zoology_bench.runner import run
 from zoology_bench.tasks import MQAR
 

@@ -4,7 +4,8 @@ import dataclasses
 
 import pytest
 
-from zoology_bench.config import RunConfig, compose, config_dir, plan
+from zoology_bench.config import compose, config_dir, plan
+from zoology_bench.run_config import RunConfig
 from zoology_bench.runner import run
 
 TWO_STEPS = {"max_steps": 2, "batch_size": 2, "eval_every": 1, "eval_batch_rows": 2}

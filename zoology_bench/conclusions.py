@@ -5,12 +5,12 @@ from typing import Any
 
 import pandas as pd
 
-from zoology_bench.config import RunConfig
 from zoology_bench.plain import to_plain
 from zoology_bench.reporting import labels
 from zoology_bench.reporting.aggregate import summarise
 from zoology_bench.reporting.files import atomic_write
 from zoology_bench.result_rows import kind_of, run_fields
+from zoology_bench.run_config import RunConfig
 from zoology_bench.training.loggers import Conclusion, RunInfo
 
 _TABLE = (

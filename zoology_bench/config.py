@@ -1,4 +1,4 @@
-"""RunConfig, registration of every component, composition of YAML into plain dataclasses."""
+"""From YAML presets and overrides to RunConfigs: registration, composition, grids."""
 
 import copy
 import dataclasses
@@ -7,7 +7,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -18,134 +17,19 @@ from hydra import initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Glob, Override
 from hydra.errors import ConfigCompositionException
-from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from zoology_bench.analytic import ANALYTIC, AnalyticConfig
-from zoology_bench.baselines import BaselinesConfig
 from zoology_bench.mixers import MIXERS
-from zoology_bench.models import LanguageModelConfig
+from zoology_bench.run_config import MODELS, RunConfig
 from zoology_bench.tasks import TASKS
-from zoology_bench.tasks.base import Task
 from zoology_bench.tasks.distance import DISTANCE_LAWS
-from zoology_bench.training.config import TrainerConfig
 from zoology_bench.training.loggers import LOGGERS
-from zoology_bench.validation import MAX_SEED, check_int, unknown_name
+from zoology_bench.validation import unknown_name
 
-MOST_THREADS = 4096
-"""More than any machine has: torch takes no larger number well."""
-MODELS = {
-    "lm": LanguageModelConfig,
-    "baselines": BaselinesConfig,
-    **ANALYTIC,
-}
-
-_MODEL_NAMES = ", ".join(sorted(MODELS))
-
-
-@dataclass(kw_only=True, slots=True)
-class MixtureComponent:
-    """One task of a training mixture; each step draws one component by weight."""
-
-    task: Task = MISSING
-    weight: float = 1.0
-    """Relative probability of a step."""
-
-
-@dataclass(kw_only=True, slots=True)
-class RunConfig:
-    """One run: what is trained or built, on what, and where its rows go."""
-
-    experiment: str = "default"
-    """Name of the experiment; the default output folder and the W&B group."""
-    task: Task = MISSING
-    """The task trained on, unless ``mixture`` is set."""
-    mixture: dict[str, MixtureComponent] = field(default_factory=dict)
-    """Weighted tasks to train on; empty: ``task`` alone."""
-    eval_tasks: dict[str, Task] = field(default_factory=dict)
-    """Tasks evaluated on; empty: ``task`` alone."""
-    model: Any = MISSING
-    """One of MODELS' configurations."""
-    trainer: TrainerConfig = field(default_factory=TrainerConfig)
-    logger: Any = MISSING
-    """One of LOGGERS' configurations."""
-    seed: int = 0
-    """Drives initialisation, dropout and train rows; never select or report rows."""
-    device: str = "cpu"
-    """cpu, cuda or cuda:N; never chosen for you."""
-    threads: int = 1
-    """CPU threads of this run; part of what makes a run repeatable."""
-    output_dir: str = "outputs/${experiment}"
-    """Folder of runs/<run_id> and results.csv, relative to the working directory."""
-    force: bool = False
-    """Run again even where a finished result with the same run_id is stored."""
-    retry_failed: bool = True
-    """Run again where the stored result is a failure; false keeps it."""
-    keep_checkpoint: bool = False
-    """Keep runs/<run_id>/checkpoint.pt of a finished run (a failed one always keeps it)."""
-    sweep: dict[str, Any] = field(default_factory=dict)
-    """An experiment's grid: override key -> list of values; the command line replaces any key."""
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.model, tuple(MODELS.values())):
-            raise ValueError(
-                f"model={type(self.model).__name__} is no model; known: {_MODEL_NAMES}"
-            )
-        check_int("seed", self.seed, 0, MAX_SEED)
-        check_int("threads", self.threads, 1, MOST_THREADS)
-        if not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
-            raise ValueError(f"device={self.device!r} is unknown; known: cpu, cuda, cuda:N")
-        if not self.output_dir.strip():
-            raise ValueError(f"output_dir={self.output_dir!r} must name a folder")
-        for name, component in self.mixture.items():
-            if not (math.isfinite(component.weight) and component.weight > 0):
-                raise ValueError(f"mixture.{name}.weight={component.weight} must be positive")
-        self._check_tasks_have_names()
-        self._check_tasks_fit_model()
-        self._check_mixers_build()
-
-    def _check_tasks_have_names(self) -> None:
-        """A subclass with its parent's name and version would share run_ids with it."""
-        for where, task in self.named_tasks():
-            own = vars(type(task))
-            if "name" not in own or "version" not in own:
-                raise ValueError(
-                    f"{where}: class {type(task).__name__} must set its own name and version"
-                )
-
-    def _check_tasks_fit_model(self) -> None:
-        vocab_size = getattr(self.model, "vocab_size", None)
-        seq_len = getattr(self.model, "seq_len", None)
-        for where, task in self.named_tasks():
-            if vocab_size is not None and task.vocab_size != vocab_size:
-                raise ValueError(
-                    f"{where}.vocab_size={task.vocab_size} must equal model.vocab_size={vocab_size}"
-                )
-            if isinstance(self.model, AnalyticConfig):
-                self.model.build(task.public_layout())
-            if seq_len is not None and task.seq_len > seq_len:
-                raise ValueError(
-                    f"{where}.seq_len={task.seq_len} must be at most model.seq_len={seq_len}"
-                )
-
-    def _check_mixers_build(self) -> None:
-        """Fail now, and not after a sweep has started, where a mixer does not fit its width."""
-        if isinstance(self.model, LanguageModelConfig):
-            model = self.model
-            for layer in range(model.n_layers):
-                model.mixer.build(model.d_model, model.seq_len, layer, model.n_layers)
-
-    def named_tasks(self) -> list[tuple[str, Task]]:
-        """Every task of the run with the key that sets it."""
-        mixture = [(f"mixture.{name}.task", part.task) for name, part in self.mixture.items()]
-        evaluated = [(f"eval_tasks.{name}", task) for name, task in self.eval_tasks.items()]
-        return [("task", self.task), *mixture, *evaluated]
-
-    def evaluated_tasks(self) -> list[Task]:
-        """The tasks whose rows are graded: ``eval_tasks``, or ``task``."""
-        return list(self.eval_tasks.values()) or [self.task]
+_RUN_FIELDS = frozenset(field.name for field in dataclasses.fields(RunConfig))
 
 
 def config_dir() -> Path:
@@ -199,34 +83,47 @@ def _check_keys(node: DictConfig, where: str) -> None:
             _check_keys(node[key], f"{where}{key}.")
 
 
-def compose_raw(overrides: Sequence[str], config_dirs: Iterable[str] = ()) -> DictConfig:
+def compose_raw(overrides: Sequence[str], config_dirs: Sequence[str] = ()) -> DictConfig:
     """Compose run.yaml with command-line overrides (no sweeps) into a DictConfig."""
     register_schemas()
     GlobalHydra.instance().clear()
-    with initialize_config_dir(version_base="1.3", config_dir=str(config_dir())):
-        return hydra_compose("run", overrides=[*search_path(config_dirs), *overrides])
+    try:
+        with initialize_config_dir(version_base="1.3", config_dir=str(config_dir())):
+            return hydra_compose("run", overrides=[*search_path(config_dirs), *overrides])
+    except RecursionError:
+        raise ValueError("a preset includes itself, or presets include each other") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"a preset is not UTF-8 text: {error}") from None
 
 
-def preset_folders(config_dirs: Iterable[str]) -> list[Path]:
+def preset_folders(config_dirs: Sequence[str]) -> list[Path]:
     """The shipped presets' folder, then the given ones.
 
     Raises:
         ValueError: one of them is not a folder.
     """
     folders = [Path(folder) for folder in config_dirs]
-    missing = [str(folder) for folder in folders if not folder.is_dir()]
-    if missing:
-        raise ValueError(f"--config-dir {missing[0]} is not a folder")
+    for given, folder in zip(config_dirs, folders, strict=True):
+        if not given.strip() or not folder.is_dir():
+            raise ValueError(f"--config-dir {given!r} is not a folder")
     return [config_dir(), *folders]
 
 
-def search_path(config_dirs: Iterable[str]) -> list[str]:
+def search_path(config_dirs: Sequence[str]) -> list[str]:
     """The override that adds folders of presets; empty where there are none."""
-    urls = ",".join(f"file://{folder.resolve()}" for folder in preset_folders(config_dirs)[1:])
+    folders = preset_folders(config_dirs)[1:]
+    urls = ",".join(_quoted(f"file://{folder.resolve()}") for folder in folders)
     return [f"hydra.searchpath=[{urls}]"] if urls else []
 
 
-def compose(overrides: Sequence[str] = (), config_dirs: Iterable[str] = ()) -> RunConfig:
+def _quoted(text: str) -> str:
+    """A string of Hydra's override grammar, whatever its characters."""
+    # Backslashes count only in front of a quote, the closing one included.
+    escaped = re.sub(r'(\\+)(?="|$)', r"\1\1", text).replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str] = ()) -> RunConfig:
     """Compose one run, as ``zoology-bench run`` would.
 
     Args:
@@ -247,13 +144,13 @@ def compose(overrides: Sequence[str] = (), config_dirs: Iterable[str] = ()) -> R
     return to_run_config(raw)
 
 
-def plan(overrides: Sequence[str] = (), config_dirs: Iterable[str] = ()) -> list[RunConfig]:
+def plan(overrides: Sequence[str] = (), config_dirs: Sequence[str] = ()) -> list[RunConfig]:
     """Compose and validate every run that the same overrides start on the command line."""
     return [cell for cell, _ in plan_alone(overrides, config_dirs)]
 
 
 def plan_alone(
-    overrides: Sequence[str] = (), config_dirs: Iterable[str] = ()
+    overrides: Sequence[str] = (), config_dirs: Sequence[str] = ()
 ) -> list[tuple[RunConfig, list[str]]]:
     """``plan``, each run with the overrides that start it alone."""
     fixed, axes = split_sweeps(overrides, config_dirs)
@@ -295,7 +192,7 @@ def _with_values(raw: DictConfig, overrides: list[str]) -> DictConfig:
 
 
 def split_sweeps(
-    overrides: Sequence[str], config_dirs: Iterable[str] = ()
+    overrides: Sequence[str], config_dirs: Sequence[str] = ()
 ) -> tuple[list[str], dict[str, list[str]]]:
     """Separate fixed overrides (``a=1``) from the grid's axes (``a=1,2``, the experiment's sweep).
 
@@ -306,13 +203,13 @@ def split_sweeps(
 
 
 def _split(
-    overrides: Sequence[str], config_dirs: Iterable[str]
+    overrides: Sequence[str], config_dirs: Sequence[str]
 ) -> tuple[list[str], dict[str, list[str]], DictConfig]:
     """``split_sweeps``, and what the fixed overrides alone compose to."""
     parsed = OverridesParser.create().parse_overrides(list(overrides))
+    folders = preset_folders(config_dirs)
     for override in parsed:
-        if override.is_sweep_override() and override.get_key_element() == "experiment":
-            raise ValueError(f"{override.input_line}: run one experiment at a time")
+        _check_kind(override, folders)
     set_by_user = Counter(override.get_key_element().lstrip("+") for override in parsed)
     _check_set_once(parsed, set_by_user)
     fixed = [o.input_line for o in parsed if not o.is_sweep_override() and o.input_line is not None]
@@ -325,6 +222,25 @@ def _split(
         if key not in set_by_user
     }
     return fixed, {**defaults, **axes}, raw
+
+
+def _check_kind(override: Override, folders: Sequence[Path]) -> None:
+    """Refuse what Hydra's grammar allows and a planned run has no use for."""
+    line, key = override.input_line, override.get_key_element()
+    if not key:
+        raise ValueError(f"{line!r} is not key=value")
+    if override.is_delete() and key.lstrip("~") in _RUN_FIELDS:
+        raise ValueError(f"{line}: a run needs every field; set it to another value instead")
+    if not override.is_sweep_override():
+        if _is_group(key, folders) and not (
+            override.is_delete() or isinstance(override.value(), str | list)
+        ):
+            raise ValueError(f"{line}: {key} must name a preset")
+        return
+    if key == "experiment":
+        raise ValueError(f"{line}: run one experiment at a time")
+    if override.is_interval_sweep() or isinstance(override.value(), Glob):
+        raise ValueError(f"{line}: a grid needs its values one by one (a,b,c), or a range")
 
 
 def _values(override: Override) -> list[str]:

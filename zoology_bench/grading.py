@@ -13,11 +13,11 @@ from torch import nn
 
 from zoology_bench.analytic import AnalyticModel
 from zoology_bench.baselines import build_baselines
-from zoology_bench.config import RunConfig
 from zoology_bench.data.batch import Batch
 from zoology_bench.reporting.columns import COVERAGE
 from zoology_bench.reporting.frozen import N_LOGITS, encode_logits
 from zoology_bench.result_rows import ModelFields, TrainingFields, kind_of, tally_fields
+from zoology_bench.run_config import RunConfig
 from zoology_bench.tasks.base import Task
 from zoology_bench.training import seeding
 from zoology_bench.training.evaluate import (

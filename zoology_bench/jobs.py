@@ -21,7 +21,6 @@ from hydra.utils import to_absolute_path
 from omegaconf import DictConfig
 
 from zoology_bench.config import (
-    RunConfig,
     config_dir,
     register_schemas,
     search_path,
@@ -30,6 +29,7 @@ from zoology_bench.config import (
 )
 from zoology_bench.reporting.store import RunBusy, RunStore
 from zoology_bench.result_rows import run_id_of
+from zoology_bench.run_config import RunConfig
 from zoology_bench.runner import RunResult, record_death, run
 from zoology_bench.user_errors import UserError, joined
 

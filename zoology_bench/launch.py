@@ -13,7 +13,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from tqdm import tqdm
 
 from zoology_bench.conclusions import sweep_conclusion, sweep_info
-from zoology_bench.config import RunConfig, plan, plan_alone
+from zoology_bench.config import plan, plan_alone
 from zoology_bench.jobs import Job, carry_out
 from zoology_bench.plain import to_plain
 from zoology_bench.reporting.aggregate import summarise
@@ -24,6 +24,7 @@ from zoology_bench.reporting.report import write_report
 from zoology_bench.reporting.store import RunStore
 from zoology_bench.reporting.tables import overview_markdown
 from zoology_bench.result_rows import kind_of, run_id_of
+from zoology_bench.run_config import RunConfig
 from zoology_bench.runner import check_device
 from zoology_bench.training.checkpoint import ForeignCheckpoint
 

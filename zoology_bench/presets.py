@@ -17,6 +17,7 @@ def listing(roots: Sequence[Path]) -> str:
     found: dict[str, str] = {}
     for group in PRESET_GROUPS:
         files = [path for root in reversed(roots) for path in (root / group).glob("*.yaml")]
+        files = [path for path in files if path.is_file()]
         paths = {path.stem: path for path in files}
         found |= {f"{group}={name}": description(paths[name]) for name in sorted(paths)}
     width = max(map(len, found), default=0)
@@ -26,7 +27,7 @@ def listing(roots: Sequence[Path]) -> str:
 def description(path: Path) -> str:
     """First sentence of a preset's opening comment; empty where it has none."""
     words: list[str] = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         if not line.startswith("#"):
             break
         comment = line.removeprefix("#").strip()

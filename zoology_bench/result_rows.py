@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from zoology_bench.baselines import BaselinesConfig
-from zoology_bench.config import RunConfig
 from zoology_bench.plain import to_plain
+from zoology_bench.run_config import RunConfig
 from zoology_bench.scoring import floors
 from zoology_bench.tasks.base import Task
 from zoology_bench.training.metrics import Tally

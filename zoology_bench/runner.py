@@ -15,7 +15,6 @@ import torch
 
 from zoology_bench.baselines import BaselinesConfig
 from zoology_bench.conclusions import conclude, run_info
-from zoology_bench.config import RunConfig
 from zoology_bench.data.batch import Batch
 from zoology_bench.grading import (
     Described,
@@ -43,6 +42,7 @@ from zoology_bench.result_rows import (
     run_id_of,
     task_fields,
 )
+from zoology_bench.run_config import RunConfig
 from zoology_bench.tasks.base import Task
 from zoology_bench.training import seeding
 from zoology_bench.training.checkpoint import CheckpointStore, ForeignCheckpoint

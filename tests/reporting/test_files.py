@@ -70,6 +70,12 @@ GOOD = csv_bytes(frame(both_splits(0.5), row(seed=1)))
         pytest.param(GOOD + b'"x', ":5: unexpected end of data", id="open quote"),
         pytest.param(spoiled("n", ""), ":3: n= must not be empty", id="empty count"),
         pytest.param(spoiled("n", "nan"), ":3: n=nan must be an integer", id="nan count"),
+        pytest.param(
+            spoiled("vocab_size", "0"), ":3: vocab_size=0 must be at least 1", id="no tokens"
+        ),
+        pytest.param(
+            spoiled("seq_len", "-7"), ":3: seq_len=-7 must be at least 1", id="negative length"
+        ),
         pytest.param(spoiled("hits", "nan"), ":3: hits= must not be empty", id="nan hits"),
         pytest.param(spoiled("hits", "12x"), ":3: hits=12x must be a number", id="no number"),
         pytest.param(spoiled("dirty", "0"), ":3: dirty=0 must be True or False", id="no bool"),

@@ -244,6 +244,22 @@ def test_a_result_of_another_schema_version_is_named(store):
         store.write_results_csv()
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [{"rows": [1, 2]}, {"rows": None}, {"rows": []}, {"meta": None}, {"status": "done"}],
+    ids=str,
+)
+def test_a_damaged_result_is_named(store, damage):
+    finish(store)
+    path = store.folder("run-0") / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | damage))
+    for read in (store.is_finished, store.read_result):
+        with pytest.raises(ValueError, match=r"result.json: not a result of zoology-bench"):
+            read("run-0")
+    with pytest.raises(ValueError, match=r"result.json: not a result of zoology-bench"):
+        load_results(store.output_dir)
+
+
 def test_a_result_of_an_earlier_schema_version_joins_the_others(store):
     old, new = finish(store, 0), finish(store, 1)
     path = store.folder("run-0") / "result.json"
@@ -257,7 +273,7 @@ def test_a_result_of_an_earlier_schema_version_joins_the_others(store):
     pd.testing.assert_frame_equal(load_results(store.write_results_csv()), both)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"rows": []', "\x00"])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"rows": []', "\x00", 10**5 * "["])
 def test_a_foreign_result_is_named(store, text):
     folder = store.folder("run-0")
     folder.mkdir(parents=True)

@@ -116,6 +116,8 @@ def _bad_rows(frame: pd.DataFrame) -> Iterable[tuple[str, Any, str]]:
         yield name, frame[name] == "", "must not be empty"
     for name in ("value", "hits", "n", "n_rows", "steps", "examples", "wall_s"):
         yield name, frame[name] < 0, "must not be negative"
+    for name in ("vocab_size", "seq_len", "n_kv_pairs", "d_model", "n_layers", "threads"):
+        yield name, frame[name] < 1, "must be at least 1"
     for name in ("floor_vocab", "floor_pairs", "floor_ceiling"):
         yield name, (frame[name] < 0) | (frame[name] > 1), "must lie in [0, 1]"
     share = ~frame.metric.isin(UNBOUNDED_METRICS)

@@ -17,7 +17,7 @@ from typing import IO, Any, Self
 
 import pandas as pd
 
-from zoology_bench.reporting.columns import NAMES, SCHEMA_VERSION, names_at
+from zoology_bench.reporting.columns import NAMES, SCHEMA_VERSION, STATUSES, names_at
 from zoology_bench.reporting.files import (
     OutputError,
     atomic_write,
@@ -266,7 +266,7 @@ def _read_record(path: Path) -> dict[str, Any]:
         record = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise ValueError(f"{path}: no such result") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not a result of zoology-bench: {error}") from None
     if not isinstance(record, dict) or set(record) != _RECORD:
         known = ", ".join(sorted(_RECORD))
@@ -277,6 +277,11 @@ def _read_record(path: Path) -> dict[str, Any]:
             f"{path}: schema_version={version} is another version of the table; "
             f"this zoology-bench reads {', '.join(map(str, _HEADERS))}"
         )
+    rows = record["rows"]
+    if not (isinstance(rows, list) and rows and all(isinstance(row, str) for row in rows)):
+        raise ValueError(f"{path}: not a result of zoology-bench: rows must be lines of text")
+    if record["status"] not in STATUSES or not isinstance(record["meta"], dict):
+        raise ValueError(f"{path}: not a result of zoology-bench: status or meta is none of ours")
     return record
 
 

@@ -71,7 +71,9 @@ class TrainerConfig:
         for beta in self.betas:
             check_fraction("trainer.betas", beta, upper_open=True)
         if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
-            raise ValueError(f"trainer.weight_decay={self.weight_decay} must not be negative")
+            raise ValueError(
+                f"trainer.weight_decay={self.weight_decay} must be finite, not negative"
+            )
         check_name("trainer.precision", self.precision, PRECISIONS)
 
 
