@@ -13,6 +13,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from zoology_bench.analytic import AnalyticBaseConv
 from zoology_bench.analytic.memory_state import ERRORS, key_table, measured_error
@@ -83,15 +84,13 @@ def draw_coverage(frame: pd.DataFrame) -> Figure:
         for colour, (selection, line) in zip(
             COLOURS, task.groupby("selection", sort=False), strict=True
         ):
-            axis.plot(
-                line.n_distances, line.coverage, color=colour, label=f"{selection}, predicted"
-            )
+            axis.plot(line.n_distances, line.coverage, color=colour, label=selection)
             axis.plot(line.n_distances, line.accuracy, "o", color=colour, markersize=3.5)
         axis.set(title=name, xscale="log", xlabel="J, lags looked at", ylim=(-0.03, 1.03))
         axis.set_xticks(DISTANCES, [str(j) for j in DISTANCES])
         axis.minorticks_off()
     axes[0].set_ylabel("share answered")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    _legend(figure, axes[0])
     return figure
 
 
@@ -99,17 +98,27 @@ def draw_memory(frame: pd.DataFrame) -> Figure:
     """Error with the closed form over it, and recall by argmax."""
     figure, axes = _panels(2)
     for colour, (rule, line) in zip(COLOURS, frame.groupby("rule", sort=False), strict=False):
-        axes[0].plot(line.n_keys, line.predicted, color=colour, label=f"{rule}, predicted")
+        axes[0].plot(line.n_keys, line.predicted, color=colour, label=rule)
         axes[0].plot(line.n_keys, line.measured, "o", color=colour, markersize=3.5)
-        axes[1].plot(line.n_keys, line.recall, "o-", color=colour, markersize=3.5, label=rule)
+        axes[1].plot(line.n_keys, line.recall, "o:", color=colour, markersize=3.5, label=rule)
     d_key = frame.d_key.iloc[0]
     axes[0].set(title=f"random keys, d_k = {d_key}", ylabel="mean squared error of S k")
     axes[1].set(title="recall by argmax", ylim=(0, 1.03))
     for axis in axes:
         axis.axvline(d_key, color="#999999", linewidth=0.7)
         axis.set(xlabel="K, keys written")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    _legend(figure, axes[0])
     return figure
+
+
+def _legend(figure: Figure, axis: Axes) -> None:
+    """Colours by name, then what a line and a dot are."""
+    kinds = [
+        Line2D([], [], color="#555555", label="line: predicted"),
+        Line2D([], [], color="#555555", marker="o", ls="", markersize=3.5, label="dot: measured"),
+    ]
+    handles = [*axis.get_legend_handles_labels()[0], *kinds]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
 
 
 def _panels(count: int) -> tuple[Figure, list[Axes]]:

@@ -115,7 +115,7 @@ def test_a_preset_that_cannot_be_composed_is_one_line(text, message, tmp_path):
     assert message in done.stderr
 
 
-@pytest.mark.parametrize("name", ["a,b", "a=b", "a[b", "it's", 'a"b', "a\\\\", "a b", "ü"])
+@pytest.mark.parametrize("name", ["a,b=c", "it's [a] 'b\"", "a \\"])
 def test_presets_may_lie_in_a_folder_of_any_name(name, tmp_path):
     (tmp_path / name / "experiment").mkdir(parents=True)
     text = "# @package _global_\nexperiment: mine\n"

@@ -63,6 +63,7 @@ def test_a_run_that_kills_its_worker_is_a_failed_row_and_the_others_go_on(tmp_pa
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_a_killed_launcher_takes_its_workers_along(tmp_path: Path) -> None:
     words = with_fate("time.sleep(600)", tmp_path)
     sweep = start(*words, "model.d_model=16", "seed=0,1", cwd=tmp_path)

@@ -50,7 +50,7 @@ def report_html(
         summary: ``aggregate.summarise(frame)``.
         title: heading.
         configs: configuration by run_id, as far as known.
-        figures: plotly figures with id, title, data, layout (``html_figures``); empty: images.
+        figures: of ``html_figures``, with id, title, caption, data, layout; empty: images.
         images: SVG by file stem, shown where there are no figures.
     """
     named = labels.named(summary)
@@ -175,10 +175,16 @@ def _cells(line: Sequence[tuple[str, object]], index: int) -> str:
     return "".join(out)
 
 
+def _wide(figure: Mapping[str, Any]) -> str:
+    """A figure that brings a height of its own is too tall to stand beside another."""
+    return ' class="wide"' if "height" in figure["layout"] else ""
+
+
 def _figures(figures: Sequence[dict[str, Any]], images: Mapping[str, bytes]) -> str:
     if figures:
         shown = [
-            f'<figure><div class="plot" id="{escape(figure["id"])}"></div>'
+            f"<figure{_wide(figure)}><h3>{escape(figure['title'])}</h3>"
+            f'<div class="plot" id="{escape(figure["id"])}"></div>'
             f"<figcaption>{escape(figure['caption'])}</figcaption></figure>"
             for figure in figures
         ]

@@ -1,6 +1,6 @@
 """The report's figures as plotly's plain data: lines to hover, zoom, hide, and click."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -17,7 +17,19 @@ _INTERVAL = (
     "Bars: 95 % interval. Dotted grey: the content-blind ceiling. Click a point for its runs."
 )
 
+_AXES = (
+    ("seq_len", "sequence length T", ("width", "n_kv_pairs", "filler")),
+    ("n_kv_pairs", "load: pairs P", ("width", "seq_len", "filler")),
+    ("d_model", "width D", ("cell",)),
+    ("n_params_non_embedding", "parameters, non-embedding", ("cell",)),
+    ("n_params_total", "parameters, total", ("cell",)),
+    ("state_bytes", "state, bytes per sequence", ("cell",)),
+)
+"""Column, label, and what separates one line of a model from another."""
+
 Figure = dict[str, Any]
+Styles = Mapping[str, tuple[str, str]]
+"""Colour and marker by arm."""
 
 
 def figures(frame: pd.DataFrame, summary: pd.DataFrame, slices: pd.DataFrame) -> list[Figure]:
@@ -33,28 +45,28 @@ def figures(frame: pd.DataFrame, summary: pd.DataFrame, slices: pd.DataFrame) ->
     lines = lines.loc[(lines.kind != "baseline") & lines.accuracy.notna()]
     if lines.empty:
         return []
+    by_distance = labels.named(slices)
+    by_distance = by_distance.loc[(by_distance.kind != "baseline") & by_distance.accuracy.notna()]
+    # A model looks the same in every figure, also where others have no place on the axis.
+    style = _styles({*lines.arm, *by_distance.arm})
     made = [
-        _along(lines, "seq_len", "sequence length T", ["arm", "width", "n_kv_pairs", "filler"]),
-        _along(lines, "n_kv_pairs", "load: pairs P", ["arm", "width", "seq_len", "filler"]),
-        _along(lines, "d_model", "width D", ["arm", "cell"]),
-        _along(lines, "n_params_non_embedding", "parameters, non-embedding", ["arm", "cell"]),
-        _along(lines, "n_params_total", "parameters, total", ["arm", "cell"]),
-        _along(lines, "state_bytes", "state, bytes per sequence", ["arm", "cell"]),
-        _by_distance(slices),
+        *(_along(lines, column, axis, keys, style) for column, axis, keys in _AXES),
+        _by_distance(by_distance, style),
         _errors(summary, frame),
     ]
     return [figure for figure in made if figure]
 
 
-def _along(lines: pd.DataFrame, column: str, axis: str, keys: list[str]) -> Figure | None:
-    """Accuracy against a column, one line for each combination of ``keys``."""
+def _along(
+    lines: pd.DataFrame, column: str, axis: str, keys: Sequence[str], style: Styles
+) -> Figure | None:
+    """Accuracy against a column, one line for each model and combination of ``keys``."""
     known = lines.loc[lines[column].notna()]
     if len(set(known[column])) < 2:
         return None
-    keys = [key for key in keys if key == "arm" or len(set(lines[key])) > 1]
-    style = _styles(known.arm)
+    apart = ["arm", *(key for key in keys if len(set(lines[key])) > 1)]
     traces = []
-    for key, line in known.groupby(keys, sort=False):
+    for key, line in known.groupby(apart, sort=False):
         assert isinstance(key, tuple)
         ordered = line.sort_values(column, kind="stable")
         x = ordered[column].astype(float).tolist()
@@ -69,16 +81,14 @@ def _along(lines: pd.DataFrame, column: str, axis: str, keys: list[str]) -> Figu
     return figure
 
 
-def _by_distance(slices: pd.DataFrame) -> Figure | None:
-    named = labels.named(slices)
-    lines = named.loc[(named.kind != "baseline") & named.accuracy.notna()]
+def _by_distance(lines: pd.DataFrame, style: Styles) -> Figure | None:
     if lines.empty:
         return None
     bounds = slice_bounds(lines.slice_value)
     lines = lines.assign(middle=np.sqrt(bounds["first"] * bounds["last"]))
     lines = lines.loc[lines.middle > 0]
-    style, traces = _styles(lines.arm), []
-    keys = ["arm", *(key for key in ("width", "cell") if lines[key].nunique() > 1)]
+    traces = []
+    keys = ["arm", *(key for key in ("width", "cell") if len(set(lines[key])) > 1)]
     for key, line in lines.groupby(keys, sort=False):
         assert isinstance(key, tuple)
         ordered = line.sort_values("middle", kind="stable")
@@ -99,14 +109,15 @@ def _errors(summary: pd.DataFrame, frame: pd.DataFrame) -> Figure | None:
     lines = lines.loc[lines[kinds].notna().any(axis=1)] if kinds else lines.iloc[:0]
     if lines.empty:
         return None
-    names = [escape(text) for text in lines["where"]]
+    names = [escape(text).replace(" at ", "<br>at ", 1) for text in lines["where"]]
     layers = [(RIGHT, lines.accuracy), *((ERRORS[name], lines[name]) for name in kinds)]
     traces = [
         {
             "type": "bar",
+            "orientation": "h",
             "name": name,
-            "x": names,
-            "y": share.fillna(0).astype(float).tolist(),
+            "x": share.fillna(0).astype(float).tolist(),
+            "y": names,
             "customdata": lines["index"].tolist(),
             "marker": {"color": colour, "pattern": {"shape": pattern}},
         }
@@ -115,13 +126,22 @@ def _errors(summary: pd.DataFrame, frame: pd.DataFrame) -> Figure | None:
     figure = _figure(
         "errors", "Where the answers go", "", traces, "Shares of all queries, mean over seeds."
     )
-    figure["layout"] |= {"barmode": "stack", "xaxis": {"automargin": True, "tickangle": -40}}
-    figure["layout"]["yaxis"]["title"] = {"text": "share of queries"}
+    figure["layout"] |= {
+        "barmode": "stack",
+        "height": 200 + 30 * len(names),
+        "xaxis": {"title": {"text": "share of queries"}, "range": [0, 1]},
+        "yaxis": {"automargin": True, "autorange": "reversed", "tickfont": {"size": 10}},
+        "legend": {
+            **{"orientation": "h", "traceorder": "normal", "font": {"size": 11}},
+            **{"xref": "container", "x": 0, "yref": "container", "y": 1, "yanchor": "top"},
+        },
+        "margin": {"l": 55, "r": 15, "t": 130, "b": 50},
+    }
     return figure
 
 
-def _styles(arms: pd.Series) -> Mapping[str, tuple[str, str]]:
-    names = sorted(set(arms))
+def _styles(arms: Iterable[str]) -> Styles:
+    names = sorted(arms)
     return {
         name: (COLOURS[i % len(COLOURS)], _SYMBOLS[i % len(_SYMBOLS)])
         for i, name in enumerate(names)
@@ -180,14 +200,19 @@ def _figure(name: str, title: str, axis: str, traces: list[dict[str, Any]], capt
             trace["showlegend"] = trace["legendgroup"] not in seen
             seen.add(trace["legendgroup"])
     layout = {
-        "title": {"text": title, "font": {"size": 15}},
-        "xaxis": {**_LOG, "title": {"text": axis}},
+        "xaxis": {**_LOG, "title": {"text": axis, "standoff": 6}},
         "yaxis": {"title": {"text": "accuracy"}, "range": [-0.04, 1.04]},
-        "legend": {"orientation": "h", "y": -0.28, "yanchor": "top", "font": {"size": 11}},
-        "margin": {"l": 55, "r": 15, "t": 45, "b": 110},
+        "legend": {"orientation": "h", "y": -0.32, "yanchor": "top", "font": {"size": 11}},
+        "margin": {"l": 55, "r": 15, "t": 36, "b": 110},
         "paper_bgcolor": "#ffffff",
         "plot_bgcolor": "#ffffff",
     }
     layout["xaxis"] |= {"gridcolor": "#e6e6e6"}
     layout["yaxis"] |= {"gridcolor": "#e6e6e6"}
-    return {"id": f"figure-{name}", "caption": caption, "data": traces, "layout": layout}
+    return {
+        "id": f"figure-{name}",
+        "title": title,
+        "caption": caption,
+        "data": traces,
+        "layout": layout,
+    }

@@ -42,6 +42,8 @@ PANEL = (2.1, 1.65)
 """Inches of the axes of a panel in a grid."""
 ALONE = (4.7, 2.7)
 """Inches of the axes of a panel that stands alone."""
+_SPREAD = 0.24
+"""Octaves of x over which all arms of a figure stand side by side: ticks are rarely closer."""
 _GAP = (0.22, 0.78)
 """Inches between panels: columns; rows, with tick labels, axis label and the next title."""
 _PANEL_TITLE = 0.22
@@ -98,6 +100,7 @@ class Looks:
         """Factor on x that keeps lines with equal accuracy from hiding each other."""
         rank = self.widths.index(width) if self.widths and width is not None else 0
         middle = (len(self.arms) - 1) / 2
+        step = min(step, _SPREAD / len(self.arms))
         return 2 ** (step * (self.arms.index(arm) - middle + 0.3 * rank))
 
     def legend(

@@ -95,14 +95,15 @@ def accuracy_by_load(
         Figure by file stem; none where no cells differ in the number of pairs only.
     """
     named = labels.named(summary)
-    lines = drawable(named)
-    lines = lines.assign(cells=labels.load_names(lines))
+    drawn = drawable(named)
+    lines = drawn.assign(cells=labels.load_names(drawn))
     loads = lines.groupby("cells").n_kv_pairs.transform("nunique")
     lines = lines.loc[loads > 1]
     if lines.empty:
         return {}
     split = n_lines(lines) > MAX_LINES and lines.d_model.nunique() > 1
-    looks = Looks(lines, by_width=not split and lines.d_model.nunique() > 1)
+    # A model looks the same in every figure, also where others have no load to vary.
+    looks = Looks(drawn, by_width=not split and lines.d_model.nunique() > 1)
     panels = group_lines(lines, ["cells", "d_model"] if split else ["cells"])
     with mpl.rc_context(STYLE):
         figure, axes = panel_grid(in_rows(len(panels), columns_for(len(panels))))

@@ -72,7 +72,7 @@ class TrainerConfig:
             check_fraction("trainer.betas", beta, upper_open=True)
         if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
             raise ValueError(
-                f"trainer.weight_decay={self.weight_decay} must be finite, not negative"
+                f"trainer.weight_decay={self.weight_decay} must not be negative or infinite"
             )
         check_name("trainer.precision", self.precision, PRECISIONS)
 

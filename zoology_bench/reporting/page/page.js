@@ -101,7 +101,11 @@ applyFilters();
 if (window.Plotly) {
   for (const figure of data.figures) {
     const place = document.getElementById(figure.id);
-    Plotly.newPlot(place, figure.data, figure.layout, { responsive: true, displaylogo: false });
+    Plotly.newPlot(place, figure.data, figure.layout, {
+      responsive: true,
+      displaylogo: false,
+      modeBarButtonsToRemove: ["select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "autoScale2d"],
+    });
     place.on("plotly_click", (event) => {
       const line = event.points[0].customdata;
       if (line !== undefined && line !== null) showRuns(Number(line));
