@@ -5,15 +5,19 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from tests.command import zoology
-from zoology_bench.config import compose
+from zoology_bench import jobs
+from zoology_bench.config import compose, plan_alone
 from zoology_bench.reporting.store import RunStore
 from zoology_bench.result_rows import run_id_of
+from zoology_bench.runner import record_death, run
 
 ENV = {**os.environ, "OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"}
 SWEEP = ["task=mqar_small_32_4", "trainer.max_steps=2", "trainer.eval_every=2"]
@@ -48,6 +52,7 @@ def with_fate(fate: str, folder: Path) -> list[str]:
     return ["model/mixer=torch_module", "model.mixer.target=fatal:Mixer"]
 
 
+@pytest.mark.slow
 def test_a_run_that_kills_its_worker_is_a_failed_row_and_the_others_go_on(tmp_path: Path) -> None:
     words = with_fate("os.kill(os.getpid(), signal.SIGKILL)", tmp_path)
     done = start(*words, "model.d_model=16,32", cwd=tmp_path)
@@ -61,6 +66,52 @@ def test_a_run_that_kills_its_worker_is_a_failed_row_and_the_others_go_on(tmp_pa
     }
     assert failed.command.str.startswith("zoology-bench run").all()
     assert "Traceback" not in err
+
+
+def test_only_runs_that_a_dead_worker_had_begun_start_again_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = plan_alone([*SWEEP, "seed=0,1,2", f"output_dir={tmp_path}"])
+    todo = [jobs.Job(config=config, overrides=words) for config, words in cells]
+    store, started, alone = RunStore(tmp_path), [], []
+
+    def begin(job: jobs.Job) -> None:
+        store.claim(run_id_of(job.config), {"begun": len(started)}).release()
+
+    def start(arguments: list[str], *, multirun: bool) -> None:
+        started.append(arguments)
+        if len(started) == 1:
+            begin(todo[1])
+            raise BrokenProcessPool("killed")
+
+    begin(todo[0])  # by an earlier sweep, which was interrupted
+    monkeypatch.setattr(jobs, "_start", start)
+    monkeypatch.setattr(jobs, "_carry_out_alone", lambda job, config_dirs: alone.append(job))
+    jobs.carry_out(todo, SWEEP, [], multirun=True)
+    assert alone == [todo[1]]
+    assert [words[-1] == "retry_failed=false" for words in started] == [False, True]
+
+
+def test_a_worker_that_dies_outside_of_every_run_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(arguments: list[str], *, multirun: bool) -> None:
+        raise BrokenProcessPool("killed")
+
+    monkeypatch.setattr(jobs, "_start", start)
+    done = zoology("run", *SWEEP, "seed=0,1", cwd=tmp_path)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "a worker died" in done.stderr
+
+
+def test_a_failed_run_is_kept_where_no_retry_is_wanted(tmp_path: Path) -> None:
+    cfg = compose([*SWEEP, f"output_dir={tmp_path}"])
+    record_death(cfg, "its process died", "zoology-bench run")
+    kept = run(replace(cfg, retry_failed=False))
+    assert (kept.status, kept.reason) == ("skipped", "its process died")
+    assert set(kept.rows.status) == {"failed"}
+    assert run(cfg).status == "finished"
 
 
 @pytest.mark.slow
@@ -131,8 +182,7 @@ def test_settings_that_the_launcher_refuses_are_one_line(tmp_path: Path, words: 
     assert done.stderr.startswith("zoology-bench: Hydra could not start the runs: ")
 
 
-def test_jobs_with_a_working_directory_of_their_own_share_the_output_folder(tmp_path: Path) -> None:
-    words = ["model=baselines,analytic_base_conv", "hydra.job.chdir=true"]
-    done = zoology("run", *SWEEP, *words, cwd=tmp_path)
+def test_a_job_with_a_working_directory_of_its_own_keeps_the_output_folder(tmp_path: Path) -> None:
+    done = zoology("run", *SWEEP, "model=baselines", "hydra.job.chdir=true", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert len(list(tmp_path.glob("outputs/default/runs/*/result.json"))) == 2
+    assert len(list(tmp_path.glob("outputs/default/runs/*/result.json"))) == 1
