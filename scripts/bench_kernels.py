@@ -85,7 +85,7 @@ def bench_cpu(cell_seconds: float, path: Path | None) -> int:
                 print(
                     f"| {row.length} | {row.batch} | {row.channels} | {row.filters} |"
                     f" {row.passes} | {row.route} | {row.rfft_ms:.2f} | {row.route_ms:.2f} |"
-                    f" {row.ratio:.2f} |",
+                    f" {row.ratio:.2f} | {row.repeats} |",
                     flush=True,
                 )
     if path is not None:

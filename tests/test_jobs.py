@@ -72,7 +72,10 @@ def test_only_runs_that_a_dead_worker_had_begun_start_again_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cells = plan_alone([*SWEEP, "seed=0,1,2", f"output_dir={tmp_path}"])
-    todo = [jobs.Job(config=config, overrides=words) for config, words in cells]
+    todo = [
+        jobs.Job(config=config, run_id=run_id_of(config), overrides=words)
+        for config, words in cells
+    ]
     store, started, alone = RunStore(tmp_path), [], []
 
     def begin(job: jobs.Job) -> None:

@@ -1,6 +1,6 @@
 """The command line: parses verbs and prints; every decision is made elsewhere.
 
-Only argparse is imported here, so that ``--help`` answers at once.
+Only argparse and constants are imported here, so that ``--help`` answers at once.
 """
 
 import argparse
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-VERBS = ("run", "report", "compare", "data", "score", "ls")
+from zoology_bench.exit_codes import DONE, FAILED, INTERRUPTED, WRONG_INPUT
 
-DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+VERBS = ("run", "report", "compare", "data", "score", "ls")
 
 _DESCRIPTION = """\
 Synthetic associative recall for people who design sequence models.

@@ -27,8 +27,8 @@ from zoology_bench.config import (
     split_sweeps,
     to_run_config,
 )
+from zoology_bench.exit_codes import INTERRUPTED, WRONG_INPUT
 from zoology_bench.reporting.store import RunBusy, RunStore
-from zoology_bench.result_rows import run_id_of
 from zoology_bench.run_config import RunConfig
 from zoology_bench.runner import RunResult, record_death, run
 from zoology_bench.user_errors import UserError, joined
@@ -36,16 +36,21 @@ from zoology_bench.user_errors import UserError, joined
 _log = logging.getLogger("zoology_bench")
 
 _PARENT_POLL_S = 1.0
-_WRONG_INPUT, _INTERRUPTED = 2, 130
-"""Exit codes of the command line that say more than that a process died."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """One planned run, and the overrides that start it alone."""
+    """One planned run."""
 
     config: RunConfig
+    run_id: str
     overrides: list[str]
+    """What starts it alone."""
+
+    @property
+    def store(self) -> RunStore:
+        """Where its result goes."""
+        return RunStore(self.config.output_dir)
 
 
 def carry_out(
@@ -63,13 +68,15 @@ def carry_out(
     """
     arguments = _hydra_arguments(overrides, config_dirs)
     while True:
-        before = {id(job): _claimed(job) for job in jobs}
+        before = [_claimed(job) for job in jobs]
         try:
             _start(arguments, multirun=multirun)
             return
         except BrokenProcessPool as death:
             suspects = [
-                job for job in jobs if _is_unfinished(job) and _claimed(job) != before[id(job)]
+                job
+                for job, earlier in zip(jobs, before, strict=True)
+                if _claimed(job) != earlier and not job.store.has_result(job.run_id)
             ]
             if not suspects:
                 raise UserError(
@@ -87,13 +94,9 @@ def carry_out(
         arguments = [*arguments, "retry_failed=false"]
 
 
-def _is_unfinished(job: Job) -> bool:
-    return not RunStore(job.config.output_dir).has_result(run_id_of(job.config))
-
-
 def _claimed(job: Job) -> tuple[int, int] | None:
     """Changes whenever a process claims the run."""
-    path = RunStore(job.config.output_dir).folder(run_id_of(job.config)) / "config.json"
+    path = job.store.folder(job.run_id) / "config.json"
     if not path.exists():
         return None
     stat = path.stat()
@@ -106,12 +109,12 @@ def _carry_out_alone(job: Job, config_dirs: Sequence[str]) -> None:
     code = subprocess.run(
         [sys.executable, "-m", "zoology_bench", *words], stdout=subprocess.DEVNULL, check=False
     ).returncode
-    if code == _INTERRUPTED:
+    if code == INTERRUPTED:
         raise KeyboardInterrupt
-    if _is_unfinished(job) and code != _WRONG_INPUT:
+    if code != WRONG_INPUT and not job.store.has_result(job.run_id):
         reason = f"its process died twice, the second time alone, with exit code {code}"
         record_death(job.config, reason, shlex.join(["zoology-bench", *words]))
-        _log.error("run %s failed: %s", run_id_of(job.config), reason)
+        _log.error("run %s failed: %s", job.run_id, reason)
 
 
 class _Ended(BaseException):

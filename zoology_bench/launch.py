@@ -48,21 +48,22 @@ def launch(overrides: Sequence[str], config_dirs: Sequence[str], *, multirun: bo
     Raises:
         ValueError, or an OmegaConf or Hydra error: nothing was started or written.
     """
-    jobs = [Job(config=c, overrides=words) for c, words in plan_alone(overrides, config_dirs)]
-    cells = [job.config for job in jobs]
-    for cell in cells:
-        check_device(cell.device)
+    jobs = [
+        Job(config=config, run_id=run_id_of(config), overrides=words)
+        for config, words in plan_alone(overrides, config_dirs)
+    ]
+    for job in jobs:
+        check_device(job.config.device)
     _check_workers(overrides)
-    runs = [(cell.output_dir, run_id_of(cell)) for cell in cells]
-    _check_repeats(cells, runs)
-    stores = {cell.output_dir: RunStore(Path(cell.output_dir)) for cell in cells}
+    _check_repeats(jobs)
+    stores = {job.config.output_dir: job.store for job in jobs}
     for store in stores.values():
         store.check_writable()
         # A stored result that cannot be read must stop the sweep before it starts, not after.
         store.read_all()
     # The seeds of a sweep share one run of an untrained model.
-    expected = list(dict.fromkeys((stores[folder], run_id) for folder, run_id in runs))
-    is_sweep = multirun or len(cells) > 1
+    expected = list(dict.fromkeys((stores[job.config.output_dir], job.run_id) for job in jobs))
+    is_sweep = multirun or len(jobs) > 1
     try:
         try:
             with _SweepProgress(expected, enabled=is_sweep):
@@ -72,7 +73,7 @@ def launch(overrides: Sequence[str], config_dirs: Sequence[str], *, multirun: bo
             tables = [store.write_results_csv() for store in stores.values()]
         outcome = _conclude(expected, tables, with_report=is_sweep)
         if is_sweep:
-            _tell_logger(cells, stores)
+            _tell_logger([job.config for job in jobs], stores)
         return outcome
     except (OutputError, ForeignCheckpoint):
         raise
@@ -90,13 +91,13 @@ def _check_workers(overrides: Sequence[str]) -> None:
             )
 
 
-def _check_repeats(cells: Sequence[RunConfig], runs: Sequence[tuple[str, str]]) -> None:
+def _check_repeats(jobs: Sequence[Job]) -> None:
     """Two workers must not train one run; the seeds of an untrained model share theirs."""
-    times = Counter(runs)
-    for cell, place in zip(cells, runs, strict=True):
-        if times[place] > 1 and kind_of(cell) == "trained":
+    times = Counter((job.config.output_dir, job.run_id) for job in jobs)
+    for job in jobs:
+        if times[job.config.output_dir, job.run_id] > 1 and kind_of(job.config) == "trained":
             raise ValueError(
-                f"the grid holds run {place[1]} more than once: give every value of an axis once"
+                f"the grid holds run {job.run_id} more than once: give every value of an axis once"
             )
 
 

@@ -41,12 +41,10 @@ def figures(frame: pd.DataFrame, summary: pd.DataFrame, slices: pd.DataFrame) ->
         slices: ``aggregate.summarise(frame, "distance")``.
     """
     named = labels.named(summary)
-    lines = named.assign(index=range(len(named)))
-    lines = lines.loc[(lines.kind != "baseline") & lines.accuracy.notna()]
+    lines = _with_numbers(named.assign(index=range(len(named))))
     if lines.empty:
         return []
-    by_distance = labels.named(slices)
-    by_distance = by_distance.loc[(by_distance.kind != "baseline") & by_distance.accuracy.notna()]
+    by_distance = _with_numbers(labels.named(slices))
     # A model looks the same in every figure, also where others have no place on the axis.
     style = _styles({*lines.arm, *by_distance.arm})
     made = [
@@ -55,6 +53,10 @@ def figures(frame: pd.DataFrame, summary: pd.DataFrame, slices: pd.DataFrame) ->
         _errors(summary, frame),
     ]
     return [figure for figure in made if figure]
+
+
+def _with_numbers(named: pd.DataFrame) -> pd.DataFrame:
+    return named.loc[(named.kind != "baseline") & named.accuracy.notna()]
 
 
 def _along(
