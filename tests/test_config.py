@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from zoology_bench.config import compose, config_dir, plan, register_schemas
+from zoology_bench.config import compose, plan, register_schemas
 from zoology_bench.mixers import MIXERS
 from zoology_bench.plain import to_plain
+from zoology_bench.presets import config_dir
 from zoology_bench.tasks import TASKS
 from zoology_bench.tasks.distance import DISTANCE_LAWS
 from zoology_bench.training.loggers import LOGGERS

@@ -2,8 +2,7 @@
 
 import pytest
 
-from zoology_bench.config import config_dir
-from zoology_bench.presets import PRESET_GROUPS, description, listing
+from zoology_bench.presets import PRESET_GROUPS, config_dir, description, listing
 
 SHIPPED = [path for group in PRESET_GROUPS for path in (config_dir() / group).glob("*.yaml")]
 

@@ -4,7 +4,8 @@ import dataclasses
 
 import pytest
 
-from zoology_bench.config import compose, config_dir, plan
+from zoology_bench.config import compose, plan
+from zoology_bench.presets import config_dir
 from zoology_bench.run_config import RunConfig
 from zoology_bench.runner import run
 

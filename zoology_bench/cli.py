@@ -4,10 +4,12 @@ Only argparse and constants are imported here, so that ``--help`` answers at onc
 """
 
 import argparse
+import gc
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -190,8 +192,23 @@ def _add_ls(verbs: "argparse._SubParsersAction[_OneLineParser]") -> None:
     ls.add_argument("--config-dir", action="append", default=[], metavar="DIR")
 
 
+@contextmanager
+def _importing() -> Iterator[None]:
+    """Keep the cycle collector off what a verb imports: it lives as long as the process.
+
+    Looking through torch's modules again and again, at exit as well, would cost a second a start.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def _run(options: argparse.Namespace) -> tuple[str, int]:
-    from zoology_bench import launch
+    with _importing():
+        from zoology_bench import launch
 
     if options.cfg:
         return launch.describe(options.overrides, options.config_dir), DONE
@@ -200,7 +217,8 @@ def _run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _report(options: argparse.Namespace) -> tuple[str, int]:
-    from zoology_bench.reporting.report import write_report
+    with _importing():
+        from zoology_bench.reporting.report import write_report
 
     first = Path(options.paths[0])
     folder = Path(options.out or (first if first.is_dir() else first.parent) / "report")
@@ -208,14 +226,16 @@ def _report(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _compare(options: argparse.Namespace) -> tuple[str, int]:
-    from zoology_bench.reporting.gate_command import compare
+    with _importing():
+        from zoology_bench.reporting.gate_command import compare
 
     text, passed = compare(options)
     return text, DONE if passed else FAILED
 
 
 def _data(options: argparse.Namespace) -> tuple[str, int]:
-    from zoology_bench import data_commands
+    with _importing():
+        from zoology_bench import data_commands
 
     if options.action == "export":
         return data_commands.export(options), DONE
@@ -226,16 +246,16 @@ def _data(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _score(options: argparse.Namespace) -> tuple[str, int]:
-    from zoology_bench import data_commands
+    with _importing():
+        from zoology_bench import data_commands
 
     return data_commands.score(options.predictions, options.overrides, options.config_dir), DONE
 
 
 def _ls(options: argparse.Namespace) -> tuple[str, int]:
     from zoology_bench import presets
-    from zoology_bench.config import preset_folders
 
-    return presets.listing(preset_folders(options.config_dir)), DONE
+    return presets.listing(presets.preset_folders(options.config_dir)), DONE
 
 
 _VERB_FUNCTIONS = {

@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from zoology_bench.mixers import MIXERS
+from zoology_bench.presets import config_dir, preset_folders
 from zoology_bench.run_config import MODELS, RunConfig
 from zoology_bench.tasks import TASKS
 from zoology_bench.tasks.distance import DISTANCE_LAWS
@@ -30,12 +30,6 @@ from zoology_bench.training.loggers import LOGGERS
 from zoology_bench.validation import unknown_name
 
 _RUN_FIELDS = frozenset(field.name for field in dataclasses.fields(RunConfig))
-
-
-def config_dir() -> Path:
-    """Absolute folder of the YAML presets: inside the wheel, or the checkout's configs/."""
-    packaged = Path(str(files("zoology_bench"))) / "configs"
-    return packaged if packaged.is_dir() else Path(__file__).resolve().parents[1] / "configs"
 
 
 @lru_cache(maxsize=1)
@@ -94,19 +88,6 @@ def compose_raw(overrides: Sequence[str], config_dirs: Sequence[str] = ()) -> Di
         raise ValueError("a preset includes itself, or presets include each other") from None
     except UnicodeDecodeError as error:
         raise ValueError(f"a preset is not UTF-8 text: {error}") from None
-
-
-def preset_folders(config_dirs: Sequence[str]) -> list[Path]:
-    """The shipped presets' folder, then the given ones.
-
-    Raises:
-        ValueError: one of them is not a folder.
-    """
-    folders = [Path(folder) for folder in config_dirs]
-    for given, folder in zip(config_dirs, folders, strict=True):
-        if not given.strip() or not folder.is_dir():
-            raise ValueError(f"--config-dir {given!r} is not a folder")
-    return [config_dir(), *folders]
 
 
 def search_path(config_dirs: Sequence[str]) -> list[str]:

@@ -20,14 +20,9 @@ from hydra.types import RunMode
 from hydra.utils import to_absolute_path
 from omegaconf import DictConfig
 
-from zoology_bench.config import (
-    config_dir,
-    register_schemas,
-    search_path,
-    split_sweeps,
-    to_run_config,
-)
+from zoology_bench.config import register_schemas, search_path, split_sweeps, to_run_config
 from zoology_bench.exit_codes import INTERRUPTED, WRONG_INPUT
+from zoology_bench.presets import config_dir
 from zoology_bench.reporting.store import RunBusy, RunStore
 from zoology_bench.run_config import RunConfig
 from zoology_bench.runner import RunResult, record_death, run

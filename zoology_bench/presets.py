@@ -1,7 +1,8 @@
-"""Every YAML preset by group, with what its opening comment says of it."""
+"""Where the YAML presets are, and what the opening comment of each says of it."""
 
 import re
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 
 PRESET_GROUPS = (
@@ -10,6 +11,25 @@ PRESET_GROUPS = (
 )
 _CLAIM = "Claim:"
 """Opens the comment of an experiment; the lines after the claim open with other words like it."""
+
+
+def config_dir() -> Path:
+    """Absolute folder of the YAML presets: inside the wheel, or the checkout's configs/."""
+    packaged = Path(str(files("zoology_bench"))) / "configs"
+    return packaged if packaged.is_dir() else Path(__file__).resolve().parents[1] / "configs"
+
+
+def preset_folders(config_dirs: Sequence[str]) -> list[Path]:
+    """The shipped presets' folder, then the given ones.
+
+    Raises:
+        ValueError: one of them is not a folder.
+    """
+    folders = [Path(folder) for folder in config_dirs]
+    for given, folder in zip(config_dirs, folders, strict=True):
+        if not given.strip() or not folder.is_dir():
+            raise ValueError(f"--config-dir {given!r} is not a folder")
+    return [config_dir(), *folders]
 
 
 def listing(roots: Sequence[Path]) -> str:

@@ -1,10 +1,12 @@
 """The kernel benches check before they time, and say in one line what they cannot do."""
 
+import dataclasses
 import sys
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 import torch
 
@@ -26,7 +28,46 @@ def test_a_cpu_row_compares_the_route_with_ffts(scripts: tuple[ModuleType, Modul
     bench.check_cpu(operands)
     row = bench.time_cpu(operands, "shared", "forward + backward", 0.0)
     assert row.rfft_ms > 0
-    assert row.ratio == row.route_ms / row.rfft_ms
+    assert row.repeats >= 10
+    assert 0 < row.low <= row.ratio <= row.high
+    assert row.low < row.high
+
+
+def test_the_interval_of_a_median_covers_it_as_often_as_it_says(
+    scripts: tuple[ModuleType, ModuleType],
+) -> None:
+    bench, _ = scripts
+    rng = np.random.default_rng(0)
+    for n in (10, 11, 40, 301):
+        intervals = [bench.median_interval(list(rng.lognormal(size=n))) for _ in range(4000)]
+        covered = np.mean([low <= 1.0 <= high for low, high in intervals])
+        # Order statistics are discrete: few values cover more than they claim, never less.
+        assert covered >= 0.985
+    assert covered <= 0.996
+
+
+def test_a_slower_route_is_told_from_an_equal_one(
+    scripts: tuple[ModuleType, ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, _ = scripts
+    clock = [0.0]
+    seconds = {bench.rfft_conv: 1.0, bench.causal_conv: 1.2}
+    monkeypatch.setattr(bench.time, "perf_counter", lambda: clock[0])
+
+    def step(conv: object, operands: object, backward: bool) -> None:
+        # From then on the machine is half as fast: one pair has both.
+        clock[0] += seconds[conv] * (1 + (clock[0] > 20))
+
+    monkeypatch.setattr(bench, "step", step)
+    operands = bench.cpu_operands(2, 16, False)
+    slower = bench.time_cpu(operands, "shared", "forward", 100.0)
+    assert bench.SLOWER < slower.low <= slower.ratio == pytest.approx(1.2)
+    seconds[bench.causal_conv] = 1.0
+    equal = bench.time_cpu(operands, "shared", "forward", 100.0)
+    assert equal.high <= bench.SLOWER
+    assert bench.verdict([equal, slower]) == "Of 2 cells 1 are within 1.05 x rfft, 1 are slower."
+    unclear = dataclasses.replace(equal, high=1.2, route="toeplitz")
+    assert "the intervals of 1 hold the limit (route toeplitz:" in bench.verdict([unclear])
 
 
 def test_a_wrong_route_is_not_timed(

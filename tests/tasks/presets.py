@@ -6,7 +6,8 @@ Renew only together with a raised task version: an old hash stands for rows othe
 import json
 from pathlib import Path
 
-from zoology_bench.config import compose, config_dir
+from zoology_bench.config import compose
+from zoology_bench.presets import config_dir
 from zoology_bench.tasks.base import Task
 
 GOLDEN_HASHES = Path(__file__).parents[1] / "data" / "golden_hashes.json"

@@ -110,11 +110,20 @@ class MixerConfig(abc.ABC):
         """
 
 
+class UnwrittenLinear(nn.Linear):
+    """A linear layer whose construction draws nothing; ``init_linear_`` writes the weights.
+
+    ``nn.utils.skip_init`` would do, but goes through the meta device, which imports sympy: a second
+    at every start.
+    """
+
+    def reset_parameters(self) -> None:
+        """Leave the weights as allocated."""
+
+
 def linear(d_in: int, d_out: int, *, bias: bool = False) -> nn.Linear:
-    """``nn.Linear`` with unwritten weights: making one draws nothing from the global generator."""
-    layer = nn.utils.skip_init(nn.Linear, d_in, d_out, bias=bias)
-    assert isinstance(layer, nn.Linear)
-    return layer
+    """A linear layer with unwritten weights and, by default, no bias."""
+    return UnwrittenLinear(d_in, d_out, bias=bias)
 
 
 def init_linear_(
