@@ -40,7 +40,7 @@ TYPES = {
     torch.int32: "i32",
 }
 ROW_SIZES = ("BLOCK_K1", "N1", "BLOCK_B", "ROWS")
-MATRIX_KERNELS = re.compile("toeplitz|fft_conv|fft_part|cross")
+MATRIX_KERNELS = re.compile("toeplitz|fft_conv|fft_part|fft_gradients|cross")
 BEGIN, END = "<!-- compiled: begin -->", "<!-- compiled: end -->"
 
 
@@ -92,6 +92,7 @@ TOEPLITZ_SIZES = (
 )
 FAST = (
     Call(op="fft", length=32_768, dtype=torch.bfloat16),
+    Call(op="fft", length=2048, dtype=torch.bfloat16),
     Call(op="toeplitz", length=512, dtype=torch.bfloat16),
 )
 """What needs most registers, in the default tests."""

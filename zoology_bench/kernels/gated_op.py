@@ -20,6 +20,16 @@ OutGates = tuple[Tensor | None, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gradients:
+    """Of the operands named; None where none was asked for."""
+
+    u: Tensor | None = None
+    h: Tensor | None = None
+    pre_gate: Tensor | None = None
+    post_gate: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Passes:
     """The launchers of one room. A filter of deltas comes as weights h and ``shifts``."""
 
@@ -30,6 +40,9 @@ class Passes:
     filter: Callable[..., Tensor]
     """(dy, post_gate, u, pre_gate, h, *, precision[, shifts]) to dh[k] = sum_n dz[n] v[n - k],
     summed over the batch where h is shared; shaped like h."""
+    joint: Callable[..., Gradients | None] | None = None
+    """(dy, u, h, gates, *, need_pre, need_post, precision) to the gradients of u and h, and of the
+    gates if needed, in one launch; or None where the room has no kernel for the call."""
 
 
 def register(op: str, passes: Passes) -> Callable[..., Tensor]:
@@ -149,8 +162,34 @@ def _gradients(
 ) -> list[Tensor | None]:
     """Gradients of u, h, pre_gate, post_gate, skip and bias, where needed."""
     need_u, need_h, need_pre, need_post, need_skip, need_bias = needs
+    found = None
+    if need_u and need_h and passes.joint is not None:
+        found = passes.joint(
+            dy, u, h, gates, need_pre=need_pre, need_post=need_post, precision=precision, **extra
+        )
+    if found is None:
+        found = _separately(passes, dy, u, h, gates, precision, needs, extra)
+    d_skip = d_bias = None
+    if need_skip or need_bias:
+        d_skip, d_bias = skip_and_bias_grads(dy, u, gates)
+    present = (found.u, found.h, found.pre_gate, found.post_gate, d_skip, d_bias)
+    return [grad if need else None for grad, need in zip(present, needs, strict=True)]
+
+
+def _separately(
+    passes: Passes,
+    dy: Tensor,
+    u: Tensor,
+    h: Tensor,
+    gates: Gates,
+    precision: str | None,
+    needs: list[bool],
+    extra: dict[str, Tensor],
+) -> Gradients:
+    """One pass each for the output's gate, for signal and input gate, and for the filter."""
+    need_u, need_h, need_pre, need_post, *_ = needs
     pre, post, skip, bias = gates.pre_gate, gates.post_gate, gates.skip, gates.bias
-    du = d_pre = d_post = dh = d_skip = d_bias = None
+    du = d_pre = d_post = dh = None
     if need_post:
         (d_post,) = passes.signal(
             u, pre, h, (dy,), skip=skip, bias=bias, correlate=False, precision=precision, **extra
@@ -171,7 +210,4 @@ def _gradients(
         d_pre = rest[0] if rest else None
     if need_h:
         dh = passes.filter(dy, post, u, pre, h, precision=precision, **extra)
-    if need_skip or need_bias:
-        d_skip, d_bias = skip_and_bias_grads(dy, u, gates)
-    present = (du, dh, d_pre, d_post, d_skip, d_bias)
-    return [grad if need else None for grad, need in zip(present, needs, strict=True)]
+    return Gradients(u=du, h=dh, pre_gate=d_pre, post_gate=d_post)

@@ -227,6 +227,27 @@ def fft_tile(
     return replace(largest, parts=-(-length // (largest.n1 * largest.n2)))
 
 
+def fft_gradients_tile(
+    length: int, dtype: torch.dtype, capability: tuple[int, int]
+) -> FftTile | None:
+    """The tile whose kernel makes all gradients of a shared filter's call; None if there is none.
+
+    It holds two spectra and the sum of a third at once. That spills registers in fp32, and below
+    (9, 0) in 64 x 32 points without twice the warps.
+
+    Args:
+        length: L.
+        dtype: of the signal.
+        capability: of the GPU.
+    """
+    tile = fft_tile(length, dtype, capability, per_example=False)
+    if tile.parts > 1 or dtype not in HALF:
+        return None
+    if capability < (9, 0) and tile.n1 * tile.n2 == 64 * 32:
+        return replace(tile, num_warps=8)
+    return tile
+
+
 def fft_chunk(batch: int, channels: int) -> int:
     """Examples per program: few enough that the programs fill a large GPU a few times over."""
     return max(1, min(8, batch * channels // 1024, batch))

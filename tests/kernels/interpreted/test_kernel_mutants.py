@@ -20,6 +20,7 @@ TILE = Cell(length=70, taps=70, dtype=FP32, channels=1)
 BATCH = Cell(length=10, taps=10, dtype=FP32, batch=17, channels=1)
 OWN = Cell(length=70, taps=50, dtype=FP32, per_example=True, channels=2)
 PARTS = Cell(length=1100, taps=1100, dtype=FP32, channels=1)
+JOINT = Cell(length=70, taps=70, dtype=torch.float16, batch=6, channels=1)
 DELTAS = Cell(length=70, taps=3, dtype=FP32)
 MUTATIONS = [
     ("fft", TILE, "multiply(xr, xi, hr, hi, CORRELATE)", "multiply(xr, xi, hr, hi, False)"),
@@ -32,6 +33,14 @@ MUTATIONS = [
     ("fft", PARTS, "for r in range(R):", "for r in range(R - 1):"),
     ("fft", PARTS, "minus_xi = rounded(-xi,", "minus_xi = rounded(xi,"),
     ("fft", PARTS, "acc /= R", "acc /= 1"),
+    ("fft", JOINT, "multiply(er, ei, vr, vi, True)", "multiply(vr, vi, er, ei, True)"),
+    ("fft", JOINT, "multiply(er, ei, hr, hi, True)", "multiply(er, ei, hr, hi, False)"),
+    ("fft", JOINT, "multiply(vr, vi, hr, hi, False)", "multiply(vr, vi, hr, hi, True)"),
+    ("fft", JOINT, "gr += pr", "gr = pr"),
+    ("fft", JOINT, "z += skip", "z -= skip"),
+    ("fft", JOINT, "dv += skip", "dv -= skip"),
+    ("fft", JOINT, "d_pre_ptr, base, u_ptr, u_base", "d_pre_ptr, base, pre_ptr, pre_base"),
+    ("fft", JOINT, "d_post_ptr, base, dy_ptr, dy_base", "d_post_ptr, base, post_ptr, post_base"),
     ("toeplitz", TILE, "lag = -lag", "lag = lag"),
     ("toeplitz", TILE, "(lag >= 0) & (lag < K)", "(lag > 0) & (lag < K)"),
     ("toeplitz", TILE, "m_stop = tl.minimum(n_start + BLOCK_N, L)", "m_stop = n_start"),

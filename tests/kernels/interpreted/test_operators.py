@@ -86,6 +86,23 @@ def test_layouts_do_not_matter(op: str) -> None:
 
 
 @EVERY
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_gradients_do_not_depend_on_which_are_asked_for(op: str, dtype: torch.dtype) -> None:
+    inputs, dy, shifts = draw(Cell(length=21, taps=5, dtype=dtype), op)
+    leaves = {name: x.requires_grad_() for name, x in inputs.items()}
+    y = call(triton_of(op), leaves, shifts)
+    whole = dict(zip(leaves, torch.autograd.grad(y, list(leaves.values()), dy), strict=True))
+    for asked in (["u"], ["h"], ["pre_gate"], ["post_gate"], ["u", "h"], ["u", "h", "post_gate"]):
+        some = {name: x.detach().requires_grad_(name in asked) for name, x in inputs.items()}
+        y = call(triton_of(op), some, shifts)
+        grads = torch.autograd.grad(y, [some[name] for name in asked], dy)
+        for name, grad in zip(asked, grads, strict=True):
+            # Fewer kernels or others: the same sums, in another order.
+            gap = float((grad - whole[name]).double().norm() / whole[name].double().norm())
+            assert gap <= {torch.float32: 1e-6, torch.float16: 1e-3}[dtype]
+
+
+@EVERY
 def test_an_empty_batch_gives_an_empty_result(op: str) -> None:
     inputs, _, shifts = draw(Cell(length=5, taps=2, dtype=torch.float32, gated=False), op)
     u = inputs["u"][:0].requires_grad_()

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from zoology_bench.kernels import table
+from zoology_bench.kernels.common import Gates
 from zoology_bench.kernels.fft import triton_kernels as kernels
 from zoology_bench.kernels.fft.tables import Shape, Tables, filters, spectrum, tables
-from zoology_bench.kernels.gated_op import OutGates, Passes, register
+from zoology_bench.kernels.gated_op import Gradients, OutGates, Passes, register
 from zoology_bench.kernels.triton_common import (
     batch_chunk,
     bias_rows,
@@ -53,7 +54,7 @@ def signal_pass(
     precision: str | None,
 ) -> list[Tensor]:
     """The convolution or correlation of a signal with a filter; see ``Passes.signal``."""
-    plan = _plan(x, h, precision)
+    plan = _plan(x, _tile(x, h), precision)
     outs = [empty_output(x, tuple(x.shape), x.dtype) for _ in out_gates]
     if h.ndim == 2:
         operand = (*_no_rows(), *_no_rows(), spectrum(h, plan.shape))
@@ -75,7 +76,7 @@ def filter_pass(
     precision: str | None,
 ) -> Tensor:
     """The gradient of the filter; see ``Passes.filter``."""
-    plan = _plan(u, h, precision)
+    plan = _plan(u, _tile(u, h), precision)
     dz = (*rows(dy), *gate_rows(post_gate))
     v = (*rows(u), *gate_rows(pre_gate))
     if h.ndim == 2:
@@ -87,8 +88,62 @@ def filter_pass(
     return dh.to(h.dtype)
 
 
-def _plan(x: Tensor, h: Tensor, precision: str | None) -> Plan:
-    tile = table.fft_tile(x.shape[-1], x.dtype, capability_of(x), per_example=h.ndim == 3)
+def joint_pass(
+    dy: Tensor,
+    u: Tensor,
+    h: Tensor,
+    gates: Gates,
+    *,
+    need_pre: bool,
+    need_post: bool,
+    precision: str | None,
+) -> Gradients | None:
+    """The gradients of signal, filter and gates from one kernel; see ``Passes.joint``."""
+    tile = table.fft_gradients_tile(u.shape[-1], u.dtype, capability_of(u))
+    if tile is None or h.ndim == 3:
+        return None
+    plan = _plan(u, tile, precision)
+    shape, constants = plan.shape, plan.constants
+    batch, channels, length = u.shape
+    chunk = batch_chunk(batch)
+    chunks = n_blocks(batch, chunk)
+    outs = [
+        empty_output(u, tuple(u.shape), u.dtype) if needed else None
+        for needed in (True, need_pre, need_post)
+    ]
+    partial = torch.empty(
+        chunks, channels, 1, 2, shape.n1, shape.n2, dtype=torch.float32, device=u.device
+    )
+    launch(
+        kernels.fft_gradients_kernel,
+        (chunks * channels,),
+        *rows(dy),
+        *gate_rows(gates.post_gate),
+        *rows(u),
+        *gate_rows(gates.pre_gate),
+        spectrum(h, shape),
+        packed(gates.skip),
+        *bias_rows(gates.bias),
+        *outs,
+        partial,
+        constants.f1,
+        constants.f2,
+        constants.twiddle,
+        batch,
+        channels,
+        length,
+        chunk,
+        **plan.options,
+    )
+    du, d_pre, d_post = (None if x is None else x.to(u.dtype) for x in outs)
+    return Gradients(u=du, h=_filter_grad(plan, partial, h), pre_gate=d_pre, post_gate=d_post)
+
+
+def _tile(x: Tensor, h: Tensor) -> table.FftTile:
+    return table.fft_tile(x.shape[-1], x.dtype, capability_of(x), per_example=h.ndim == 3)
+
+
+def _plan(x: Tensor, tile: table.FftTile, precision: str | None) -> Plan:
     shape = Shape(parts=tile.parts, n1=tile.n1, n2=tile.n2)
     options = {
         "N1": shape.n1,
@@ -211,8 +266,14 @@ def _shared_filter_grad(
         COMPLEX=shape.parts > 1,
         **plan.options,
     )
+    return _filter_grad(plan, partial, h)
+
+
+def _filter_grad(plan: Plan, partial: Tensor, h: Tensor) -> Tensor:
+    """A shared filter's gradient from the cross-spectra (chunks, D, R, 2, N1, N2)."""
     # Both spectra carry 1 / sqrt(M).
-    return filters(shape.points * partial.sum(0), shape, h.shape[-1]).to(h.dtype)
+    spectra = plan.shape.points * partial.sum(0)
+    return filters(spectra, plan.shape, h.shape[-1]).to(h.dtype)
 
 
-conv = register("fft", Passes(signal=signal_pass, filter=filter_pass))
+conv = register("fft", Passes(signal=signal_pass, filter=filter_pass, joint=joint_pass))

@@ -6,7 +6,8 @@ of the inverse is the causal output: no zero padding. tables.py has the factors.
 
 Signals of up to M = N1 N2 points take one kernel; longer ones R parts of M points each, whose
 inverse transforms a second kernel combines. The filter's gradient accumulates its cross-spectrum
-over the batch on chip: partial spectra per chunk of the batch, no atomics.
+over the batch on chip: partial spectra per chunk of the batch, no atomics. Where a signal fits one
+tile and registers suffice, one kernel makes the gradients of signal, gates and filter together.
 
 Letters: B batch, D channels, L length, K filter taps.
 
@@ -476,5 +477,107 @@ def cross_spectrum_kernel(
         gr += pr
         gi += pi
     out = out_ptr + ((chunk * D + d) * R + part) * (2 * M) + k
+    tl.store(out, gr)
+    tl.store(out + M, gi)
+
+
+@triton.jit
+def fft_gradients_kernel(
+    dy_ptr,
+    dy_b,
+    dy_d,
+    post_ptr,
+    post_b,
+    post_d,
+    u_ptr,
+    u_b,
+    u_d,
+    pre_ptr,
+    pre_b,
+    pre_d,
+    spectrum_ptr,
+    skip_ptr,
+    bias_ptr,
+    bias_d,
+    bias_l,
+    du_ptr,
+    d_pre_ptr,
+    d_post_ptr,
+    partial_ptr,
+    f1_ptr,
+    f2_ptr,
+    twiddle_ptr,
+    B,
+    D,
+    L,
+    CHUNK,
+    N1: tl.constexpr,
+    N2: tl.constexpr,
+    DOT: tl.constexpr,
+    PRECISION: tl.constexpr,
+    EMULATE: tl.constexpr,
+):
+    """Every gradient but those of skip and bias, for CHUNK examples of one channel in one tile.
+
+    Two transforms and two inverses in place of the four and two of separate kernels, and each
+    operand is read from memory once. partial (chunks, D, 2, N1, N2) fp32 holds the cross-spectra.
+    """
+    M: tl.constexpr = N1 * N2
+    d = (tl.program_id(0) % D).to(tl.int64)
+    chunk = (tl.program_id(0) // D).to(tl.int64)
+    n1 = tl.arange(0, N1)[:, None]
+    n2 = tl.arange(0, N2)
+    n = n1 * N2 + n2[None, :]
+    mask = n < L
+    f1r, f1i = load_planes(f1_ptr, n1 * N1 + tl.arange(0, N1)[None, :], N1 * N1)
+    f2r, f2i = load_planes(f2_ptr, n2[:, None] * N2 + n2[None, :], N2 * N2)
+    f1r = rounded(f1r, DOT, EMULATE)
+    f1i = rounded(f1i, DOT, EMULATE)
+    f2r = rounded(f2r, DOT, EMULATE)
+    f2i = rounded(f2i, DOT, EMULATE)
+    spectra = spectrum_ptr + d * (2 * M)
+    gr = tl.zeros((N1, N2), tl.float32)
+    gi = tl.zeros((N1, N2), tl.float32)
+    first = tl.program_id(0) // D * CHUNK
+    for b in range(first, tl.minimum(first + CHUNK, B)):
+        row = d * 0 + b
+        u_base = row * u_b + d * u_d
+        pre_base = row * pre_b + d * pre_d
+        dy_base = row * dy_b + d * dy_d
+        post_base = row * post_b + d * post_d
+        base = (row * D + d) * L
+        v = load_gated(u_ptr, u_base, pre_ptr, pre_base, n, mask)
+        # Loaded anew for each use, the second time from the cache: registers are scarcer.
+        tr, ti = load_planes(twiddle_ptr, n, M)
+        vr, vi = transform(v, v, f1r, f1i, tr, ti, f2r, f2i, False, DOT, PRECISION, EMULATE)
+        if d_post_ptr is not None:
+            hr, hi = load_planes(spectra, n, M)
+            cr, ci = multiply(vr, vi, hr, hi, False)
+            tr, ti = load_planes(twiddle_ptr, n, M)
+            z, _ = inverse(cr, ci, f1r, f1i, tr, ti, f2r, f2i, False, DOT, PRECISION, EMULATE)
+            if skip_ptr is not None:
+                skip = tl.load(skip_ptr + d).to(tl.float32)
+                z += skip * load_gated(u_ptr, u_base, pre_ptr, pre_base, n, mask)
+            if bias_ptr is not None:
+                bias = tl.load(bias_ptr + d * bias_d + n * bias_l, mask=mask, other=0.0)
+                z += bias.to(tl.float32)
+            store_gated(d_post_ptr, base, dy_ptr, dy_base, z, n, mask)
+        dz = load_gated(dy_ptr, dy_base, post_ptr, post_base, n, mask)
+        tr, ti = load_planes(twiddle_ptr, n, M)
+        er, ei = transform(dz, dz, f1r, f1i, tr, ti, f2r, f2i, False, DOT, PRECISION, EMULATE)
+        pr, pi = multiply(er, ei, vr, vi, True)
+        gr += pr
+        gi += pi
+        hr, hi = load_planes(spectra, n, M)
+        cr, ci = multiply(er, ei, hr, hi, True)
+        tr, ti = load_planes(twiddle_ptr, n, M)
+        dv, _ = inverse(cr, ci, f1r, f1i, tr, ti, f2r, f2i, False, DOT, PRECISION, EMULATE)
+        if skip_ptr is not None:
+            skip = tl.load(skip_ptr + d).to(tl.float32)
+            dv += skip * load_gated(dy_ptr, dy_base, post_ptr, post_base, n, mask)
+        store_gated(du_ptr, base, pre_ptr, pre_base, dv, n, mask)
+        if d_pre_ptr is not None:
+            store_gated(d_pre_ptr, base, u_ptr, u_base, dv, n, mask)
+    out = partial_ptr + (chunk * D + d) * (2 * M) + n
     tl.store(out, gr)
     tl.store(out + M, gi)
