@@ -228,9 +228,9 @@ def fft_tile(
 
 
 def fft_gradients_tile(
-    length: int, dtype: torch.dtype, capability: tuple[int, int]
+    length: int, dtype: torch.dtype, capability: tuple[int, int], *, per_example: bool
 ) -> FftTile | None:
-    """The tile whose kernel makes all gradients of a shared filter's call; None if there is none.
+    """The tile whose kernel makes all gradients of a call; None if there is none.
 
     It holds two spectra and the sum of a third at once. That spills registers in fp32, and below
     (9, 0) in 64 x 32 points without twice the warps.
@@ -239,8 +239,9 @@ def fft_gradients_tile(
         length: L.
         dtype: of the signal.
         capability: of the GPU.
+        per_example: whether each example has a filter of its own.
     """
-    tile = fft_tile(length, dtype, capability, per_example=False)
+    tile = fft_tile(length, dtype, capability, per_example=per_example)
     if tile.parts > 1 or dtype not in HALF:
         return None
     if capability < (9, 0) and tile.n1 * tile.n2 == 64 * 32:

@@ -21,6 +21,7 @@ BATCH = Cell(length=10, taps=10, dtype=FP32, batch=17, channels=1)
 OWN = Cell(length=70, taps=50, dtype=FP32, per_example=True, channels=2)
 PARTS = Cell(length=1100, taps=1100, dtype=FP32, channels=1)
 JOINT = Cell(length=70, taps=70, dtype=torch.float16, batch=6, channels=1)
+JOINT_OWN = Cell(length=70, taps=50, dtype=torch.float16, per_example=True)
 DELTAS = Cell(length=70, taps=3, dtype=FP32)
 MUTATIONS = [
     ("fft", TILE, "multiply(xr, xi, hr, hi, CORRELATE)", "multiply(xr, xi, hr, hi, False)"),
@@ -41,6 +42,9 @@ MUTATIONS = [
     ("fft", JOINT, "dv += skip", "dv -= skip"),
     ("fft", JOINT, "d_pre_ptr, base, u_ptr, u_base", "d_pre_ptr, base, pre_ptr, pre_base"),
     ("fft", JOINT, "d_post_ptr, base, dy_ptr, dy_base", "d_post_ptr, base, post_ptr, post_base"),
+    ("fft", JOINT_OWN, "SCALE * dw", "dw"),
+    ("fft", JOINT_OWN, "multiply(er, ei, vr, vi, True)", "multiply(vr, vi, er, ei, True)"),
+    ("fft", JOINT_OWN, "None, 0, n, n < L_W)", "None, 0, n, n < L_W - 1)"),
     ("toeplitz", TILE, "lag = -lag", "lag = lag"),
     ("toeplitz", TILE, "(lag >= 0) & (lag < K)", "(lag > 0) & (lag < K)"),
     ("toeplitz", TILE, "m_stop = tl.minimum(n_start + BLOCK_N, L)", "m_stop = n_start"),

@@ -86,9 +86,13 @@ def test_layouts_do_not_matter(op: str) -> None:
 
 
 @EVERY
+@pytest.mark.parametrize("per_example", [False, True], ids=["shared", "per-example"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
-def test_gradients_do_not_depend_on_which_are_asked_for(op: str, dtype: torch.dtype) -> None:
-    inputs, dy, shifts = draw(Cell(length=21, taps=5, dtype=dtype), op)
+def test_gradients_do_not_depend_on_which_are_asked_for(
+    op: str, dtype: torch.dtype, per_example: bool
+) -> None:
+    cell = Cell(length=21, taps=5, dtype=dtype, per_example=per_example)
+    inputs, dy, shifts = draw(cell, op)
     leaves = {name: x.requires_grad_() for name, x in inputs.items()}
     y = call(triton_of(op), leaves, shifts)
     whole = dict(zip(leaves, torch.autograd.grad(y, list(leaves.values()), dy), strict=True))

@@ -99,21 +99,26 @@ def joint_pass(
     precision: str | None,
 ) -> Gradients | None:
     """The gradients of signal, filter and gates from one kernel; see ``Passes.joint``."""
-    tile = table.fft_gradients_tile(u.shape[-1], u.dtype, capability_of(u))
-    if tile is None or h.ndim == 3:
+    per_example = h.ndim == 3
+    tile = table.fft_gradients_tile(u.shape[-1], u.dtype, capability_of(u), per_example=per_example)
+    if tile is None:
         return None
     plan = _plan(u, tile, precision)
     shape, constants = plan.shape, plan.constants
     batch, channels, length = u.shape
-    chunk = batch_chunk(batch)
+    chunk = 1 if per_example else batch_chunk(batch)
     chunks = n_blocks(batch, chunk)
     outs = [
         empty_output(u, tuple(u.shape), u.dtype) if needed else None
         for needed in (True, need_pre, need_post)
     ]
-    partial = torch.empty(
-        chunks, channels, 1, 2, shape.n1, shape.n2, dtype=torch.float32, device=u.device
-    )
+    if per_example:
+        dw = empty_output(h, tuple(h.shape), h.dtype)
+        operand = (*filter_rows(h), None)
+    else:
+        size = (chunks, channels, 1, 2, shape.n1, shape.n2)
+        dw = torch.empty(size, dtype=torch.float32, device=u.device)
+        operand = (*_no_rows(), spectrum(h, shape))
     launch(
         kernels.fft_gradients_kernel,
         (chunks * channels,),
@@ -121,22 +126,25 @@ def joint_pass(
         *gate_rows(gates.post_gate),
         *rows(u),
         *gate_rows(gates.pre_gate),
-        spectrum(h, shape),
+        *operand,
         packed(gates.skip),
         *bias_rows(gates.bias),
         *outs,
-        partial,
+        dw,
         constants.f1,
         constants.f2,
         constants.twiddle,
         batch,
         channels,
         length,
+        h.shape[-1],
         chunk,
+        SCALE=shape.points**0.5,
         **plan.options,
     )
     du, d_pre, d_post = (None if x is None else x.to(u.dtype) for x in outs)
-    return Gradients(u=du, h=_filter_grad(plan, partial, h), pre_gate=d_pre, post_gate=d_post)
+    dh = dw.to(h.dtype) if per_example else _filter_grad(plan, dw, h)
+    return Gradients(u=du, h=dh, pre_gate=d_pre, post_gate=d_post)
 
 
 def _tile(x: Tensor, h: Tensor) -> table.FftTile:

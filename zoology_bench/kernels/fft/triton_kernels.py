@@ -495,6 +495,9 @@ def fft_gradients_kernel(
     pre_ptr,
     pre_b,
     pre_d,
+    w_ptr,
+    w_b,
+    w_d,
     spectrum_ptr,
     skip_ptr,
     bias_ptr,
@@ -503,14 +506,16 @@ def fft_gradients_kernel(
     du_ptr,
     d_pre_ptr,
     d_post_ptr,
-    partial_ptr,
+    dw_ptr,
     f1_ptr,
     f2_ptr,
     twiddle_ptr,
     B,
     D,
     L,
+    L_W,
     CHUNK,
+    SCALE: tl.constexpr,
     N1: tl.constexpr,
     N2: tl.constexpr,
     DOT: tl.constexpr,
@@ -519,8 +524,10 @@ def fft_gradients_kernel(
 ):
     """Every gradient but those of skip and bias, for CHUNK examples of one channel in one tile.
 
-    Two transforms and two inverses in place of the four and two of separate kernels, and each
-    operand is read from memory once. partial (chunks, D, 2, N1, N2) fp32 holds the cross-spectra.
+    For a shared filter two transforms and two inverses replace the four and two of separate
+    kernels, for one per example three and three the six and three, and each
+    operand is read from memory once. The filter is w, with dw (B, D, L_W), or what spectrum_ptr
+    holds, with dw (chunks, D, 2, N1, N2) fp32 for the sums of the cross-spectra.
     """
     M: tl.constexpr = N1 * N2
     d = (tl.program_id(0) % D).to(tl.int64)
@@ -535,7 +542,6 @@ def fft_gradients_kernel(
     f1i = rounded(f1i, DOT, EMULATE)
     f2r = rounded(f2r, DOT, EMULATE)
     f2i = rounded(f2i, DOT, EMULATE)
-    spectra = spectrum_ptr + d * (2 * M)
     gr = tl.zeros((N1, N2), tl.float32)
     gi = tl.zeros((N1, N2), tl.float32)
     first = tl.program_id(0) // D * CHUNK
@@ -550,8 +556,15 @@ def fft_gradients_kernel(
         # Loaded anew for each use, the second time from the cache: registers are scarcer.
         tr, ti = load_planes(twiddle_ptr, n, M)
         vr, vi = transform(v, v, f1r, f1i, tr, ti, f2r, f2i, False, DOT, PRECISION, EMULATE)
+        if w_ptr is not None:
+            w = load_gated(w_ptr, row * w_b + d * w_d, None, 0, n, n < L_W)
+            tr, ti = load_planes(twiddle_ptr, n, M)
+            hr, hi = transform(w, w, f1r, f1i, tr, ti, f2r, f2i, False, DOT, PRECISION, EMULATE)
+            hr *= SCALE
+            hi *= SCALE
+        else:
+            hr, hi = load_planes(spectrum_ptr + d * (2 * M), n, M)
         if d_post_ptr is not None:
-            hr, hi = load_planes(spectra, n, M)
             cr, ci = multiply(vr, vi, hr, hi, False)
             tr, ti = load_planes(twiddle_ptr, n, M)
             z, _ = inverse(cr, ci, f1r, f1i, tr, ti, f2r, f2i, False, DOT, PRECISION, EMULATE)
@@ -566,9 +579,14 @@ def fft_gradients_kernel(
         tr, ti = load_planes(twiddle_ptr, n, M)
         er, ei = transform(dz, dz, f1r, f1i, tr, ti, f2r, f2i, False, DOT, PRECISION, EMULATE)
         pr, pi = multiply(er, ei, vr, vi, True)
-        gr += pr
-        gi += pi
-        hr, hi = load_planes(spectra, n, M)
+        if w_ptr is not None:
+            tr, ti = load_planes(twiddle_ptr, n, M)
+            dw, _ = inverse(pr, pi, f1r, f1i, tr, ti, f2r, f2i, False, DOT, PRECISION, EMULATE)
+            store_gated(dw_ptr, (row * D + d) * L_W, None, 0, SCALE * dw, n, n < L_W)
+        else:
+            gr += pr
+            gi += pi
+            hr, hi = load_planes(spectrum_ptr + d * (2 * M), n, M)
         cr, ci = multiply(er, ei, hr, hi, True)
         tr, ti = load_planes(twiddle_ptr, n, M)
         dv, _ = inverse(cr, ci, f1r, f1i, tr, ti, f2r, f2i, False, DOT, PRECISION, EMULATE)
@@ -578,6 +596,7 @@ def fft_gradients_kernel(
         store_gated(du_ptr, base, pre_ptr, pre_base, dv, n, mask)
         if d_pre_ptr is not None:
             store_gated(d_pre_ptr, base, u_ptr, u_base, dv, n, mask)
-    out = partial_ptr + (chunk * D + d) * (2 * M) + n
-    tl.store(out, gr)
-    tl.store(out + M, gi)
+    if w_ptr is None:
+        out = dw_ptr + (chunk * D + d) * (2 * M) + n
+        tl.store(out, gr)
+        tl.store(out + M, gi)
