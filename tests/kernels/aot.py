@@ -149,18 +149,22 @@ def _run(room: ModuleType, call: Call) -> None:
         y = room.conv(u, torch.zeros(h_shape, dtype=torch.int32), h, gates)
     else:
         y = room.conv(u, h, gates, call.precision)
-    torch.autograd.grad(y, [u, h, pre, post, bias], torch.empty_like(y))
+    # All gradients at once may take other kernels than a part of them.
+    for asked in ([u, h, pre, post, bias], [u, pre, post], [h]):
+        torch.autograd.grad(y, asked, torch.empty_like(y), retain_graph=True)
 
 
 def _launch_of(kernel: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Launch:
     compile_options = {k: options.pop(k) for k in ("num_warps", "num_stages") if k in options}
     constants, signature, aligned = dict(options), {}, []
     values = {**dict(zip(kernel.arg_names, args, strict=False)), **options}
-    for i, name in enumerate(kernel.arg_names):
+    for i, (name, parameter) in enumerate(zip(kernel.arg_names, kernel.params, strict=True)):
         value = values[name]
         if isinstance(value, Tensor):
             signature[name] = "*" + TYPES[value.dtype]
             aligned.append(i)
+        elif parameter.do_not_specialize:
+            signature[name] = "i32"
         elif name in options or value is None or value == 1:
             # A launch folds None and 1 into the code.
             signature[name] = "constexpr"

@@ -53,6 +53,22 @@ def test_auto_leaves_out_what_is_unmeasured_or_slow(speedup: float | None) -> No
     assert table.auto_impl(**CALL, rules=rules) == "reference"
 
 
+def test_a_measured_kernel_takes_the_mixers_route(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = tuple(replace(rule, speedup=3.0) for rule in table.RULES)
+    shared, own = torch.zeros(4, 300), torch.zeros(8, 4, 300)
+    u = torch.zeros(8, 4, 300, dtype=torch.bfloat16)
+    assert table.dense_route(u, shared, fast) == "fft"
+    monkeypatch.setattr(table, "capability_of", lambda u: (9, 0))
+    for h in (shared, own):
+        assert table.dense_route(u, h, fast) == "toeplitz"
+        assert table.dense_route(u, h, tuple(r for r in fast if r.op != "toeplitz")) == "fft"
+        longer = torch.zeros(8, 4, 600, dtype=torch.bfloat16)
+        assert table.dense_route(longer, h, fast) == "fft"
+    assert table.dense_route(u, shared[:, :3], fast) == "depthwise"
+    short = torch.zeros(64, 4, 64, dtype=torch.bfloat16)
+    assert table.dense_route(short, shared[:, :64]) == "toeplitz"
+
+
 def test_no_rule_claims_a_speed_before_a_gpu_has_run_it() -> None:
     assert all(rule.speedup is None for rule in table.RULES)
 

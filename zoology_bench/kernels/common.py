@@ -95,7 +95,7 @@ def choose_impl(op: str, impl: str, u: Tensor, *, per_example: bool) -> str:
         length=u.shape[-1],
         per_example=per_example,
         dtype=u.dtype,
-        capability=torch.cuda.get_device_capability(u.device) if u.is_cuda else None,
+        capability=table.capability_of(u),
     )
 
 

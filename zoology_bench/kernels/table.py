@@ -64,7 +64,7 @@ RULES = (
         per_example=False,
         dtypes=HALF,
         capability=(8, 0),
-        min_length=513,
+        min_length=1,
         max_length=MAX_LENGTH,
         speedup=None,
     ),
@@ -73,7 +73,7 @@ RULES = (
         per_example=True,
         dtypes=HALF,
         capability=(8, 0),
-        min_length=513,
+        min_length=1,
         max_length=MAX_LENGTH,
         speedup=None,
     ),
@@ -88,6 +88,11 @@ RULES = (
     ),
 )
 """The candidates. None has a measured speed-up yet, so ``auto`` takes the torch route for each."""
+
+
+def capability_of(u: Tensor) -> tuple[int, int] | None:
+    """The compute capability of the GPU that holds ``u``; None on a CPU."""
+    return torch.cuda.get_device_capability(u.device) if u.is_cuda else None
 
 
 def auto_impl(
@@ -124,15 +129,29 @@ def auto_impl(
     return "reference"
 
 
-def dense_route(u: Tensor, h: Tensor) -> str:
+def dense_route(u: Tensor, h: Tensor, rules: tuple[Rule, ...] = RULES) -> str:
     """Choose depthwise, toeplitz or fft for a causal convolution with a dense filter.
+
+    A route that has a kernel is taken before torch's, the product before the transform.
 
     Args:
         u: (B, D, L).
         h: (D, K) or (B, D, K).
+        rules: the table.
     """
     if h.ndim == 2 and h.shape[-1] <= SHORT_MAX_TAPS:
         return "depthwise"
+    for op in ("toeplitz", "fft"):
+        impl = auto_impl(
+            op,
+            length=u.shape[-1],
+            per_example=h.ndim == 3,
+            dtype=u.dtype,
+            capability=capability_of(u),
+            rules=rules,
+        )
+        if impl == "triton":
+            return op
     if h.ndim == 2 and u.shape[-1] <= min(TOEPLITZ_MAX_LENGTH, 2 * u.shape[0]):
         return "toeplitz"
     return "fft"
@@ -194,7 +213,7 @@ _TILES = (
     FftTile(parts=1, n1=64, n2=32, num_warps=4),
 )
 _TILES_FP32 = (
-    FftTile(parts=1, n1=16, n2=16, num_warps=1),
+    FftTile(parts=1, n1=16, n2=16, num_warps=2),
     FftTile(parts=1, n1=32, n2=16, num_warps=8),
 )
 
@@ -232,8 +251,9 @@ def fft_gradients_tile(
 ) -> FftTile | None:
     """The tile whose kernel makes all gradients of a call; None if there is none.
 
-    It holds two spectra and the sum of a third at once. That spills registers in fp32, and below
-    (9, 0) in 64 x 32 points without twice the warps.
+    It holds two spectra and, for a shared filter, the sum of a third at once. That spills registers
+    in fp32, with the scales of fp16 beyond 512 points, and below (9, 0) in 64 x 32 points without
+    twice the warps.
 
     Args:
         length: L.
@@ -242,7 +262,8 @@ def fft_gradients_tile(
         per_example: whether each example has a filter of its own.
     """
     tile = fft_tile(length, dtype, capability, per_example=per_example)
-    if tile.parts > 1 or dtype not in HALF:
+    most_points = {torch.bfloat16: 2048, torch.float16: 512}.get(dtype, 0)
+    if tile.parts > 1 or tile.n1 * tile.n2 > most_points:
         return None
     if capability < (9, 0) and tile.n1 * tile.n2 == 64 * 32:
         return replace(tile, num_warps=8)

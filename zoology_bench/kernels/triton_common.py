@@ -11,12 +11,15 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from zoology_bench.kernels import table
 from zoology_bench.kernels.common import Gates
 
 SUMS_BLOCK = 256
 """Positions that one program of the gate sums covers."""
 MAX_CHUNKS = 4
 """Partial results that a sum over the batch is split into: programs, but also memory."""
+COUNTS = ("B", "D", "J", "R", "CHUNK", "FIRST")
+"""Arguments of kernels that no address is aligned by: a kernel is compiled once for all values."""
 
 
 @triton.jit
@@ -47,7 +50,7 @@ def store_gated(out_ptr, out_base, gate_ptr, gate_base, y, offset, mask):
     tl.store(out_ptr + out_base + offset, y.to(out_ptr.dtype.element_ty), mask=mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def gate_sums_kernel(
     dy_ptr,
     dy_b,
@@ -111,7 +114,7 @@ def launch(kernel: Any, grid: tuple[int, ...], x: Tensor, *args: Any, **options:
 
 def capability_of(x: Tensor) -> tuple[int, int]:
     """The compute capability of the GPU that holds x; that of an H100 in the interpreter."""
-    return torch.cuda.get_device_capability(x.device) if x.is_cuda else (9, 0)
+    return table.capability_of(x) or (9, 0)
 
 
 def operand_options(dtype: torch.dtype, precision: str | None, default: str) -> dict[str, Any]:

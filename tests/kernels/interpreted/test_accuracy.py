@@ -31,7 +31,10 @@ SMALL = [
 CELLS = {
     "fft": [
         *SMALL,
+        Cell(length=301, taps=301, dtype=FP16, channels=1),
         Cell(length=1000, taps=999, dtype=BF16),
+        Cell(length=2001, taps=2001, dtype=BF16, channels=1),
+        Cell(length=2001, taps=1500, dtype=BF16, per_example=True, channels=1),
         Cell(length=1024, taps=1024, dtype=FP32, per_example=True, channels=1),
         Cell(length=3000, taps=3000, dtype=FP32, channels=1),
         Cell(length=4096, taps=300, dtype=BF16, per_example=True, channels=1),

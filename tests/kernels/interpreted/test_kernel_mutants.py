@@ -113,6 +113,21 @@ def test_without_the_quarter_shift_a_convolution_wraps_around(
     tables.tables.cache_clear()
 
 
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
+def test_without_its_scales_an_fp16_transform_leaves_the_range(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from zoology_bench.kernels.fft import triton
+
+    ones = torch.ones(1, 1, 2048, dtype=torch.float16)
+    sums = torch.arange(1.0, 2049)
+    gap = fft_conv(ones, ones[0], impl="triton")[0, 0] - sums
+    assert float(gap.norm() / sums.norm()) <= 2e-3
+    mutant = mutate("fft", "scale = magnitude(cr, ci)", "scale = 1.0", tmp_path)
+    monkeypatch.setattr(triton, "kernels", mutant)
+    assert not fft_conv(ones, ones[0], impl="triton").isfinite().all()
+
+
 def unrounded_error(monkeypatch: pytest.MonkeyPatch) -> float:
     """The error of a bf16 Toeplitz convolution before its result is rounded to bf16."""
     held: list[Tensor] = []

@@ -6,12 +6,27 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.kernels.interpreted.oracle import Cell, Conv, call, check, draw
-from zoology_bench.kernels import fft_conv, shift_conv, toeplitz_conv
+from tests.kernels.interpreted.oracle import (
+    TOLERANCE,
+    Cell,
+    Conv,
+    assert_within,
+    call,
+    check,
+    draw,
+    exact,
+)
+from zoology_bench.kernels import fft_conv, shift_conv, table, toeplitz_conv
 from zoology_bench.kernels.table import MAX_LENGTH
 
 OPS: dict[str, Conv] = {"fft": fft_conv, "toeplitz": toeplitz_conv, "shift": shift_conv}
 EVERY = pytest.mark.parametrize("op", OPS)
+KINDS = pytest.mark.parametrize(
+    ("per_example", "dtype"),
+    [(False, torch.float32), (False, torch.float16), (True, torch.float16)],
+    ids=["shared-fp32", "shared-fp16", "per-example-fp16"],
+)
+"""Filter kinds and dtypes that take different kernels backward."""
 CELL = Cell(length=21, taps=5, dtype=torch.float32)
 LEAK = {torch.float32: 2e-6, torch.float16: 3e-3, torch.bfloat16: 3e-2}
 """How far a changed second half moves the first half of an FFT convolution, over its rms."""
@@ -22,10 +37,10 @@ def triton_of(op: str) -> Conv:
 
 
 @EVERY
-@pytest.mark.parametrize("per_example", [False, True], ids=["shared", "per-example"])
-def test_operator_passes_torchs_own_checks(op: str, per_example: bool) -> None:
-    cell = Cell(length=9, taps=3, dtype=torch.float32, per_example=per_example, channels=1)
-    inputs, _, shifts = draw(cell, op)
+@KINDS
+def test_operator_passes_torchs_own_checks(op: str, per_example: bool, dtype: torch.dtype) -> None:
+    cell = Cell(length=9, taps=3, dtype=dtype, per_example=per_example, channels=1)
+    inputs, dy, shifts = draw(cell, op)
     call(triton_of(op), inputs, shifts)  # registers the operator
     lags = None if shifts is None else shifts.to(torch.int32)
     tensors = [x.requires_grad_() for x in inputs.values()]
@@ -33,6 +48,10 @@ def test_operator_passes_torchs_own_checks(op: str, per_example: bool) -> None:
     assert tuple(inputs) == order
     operator = getattr(torch.ops.zoology_bench, f"{op}_conv").default
     torch.library.opcheck(operator, (*tensors, lags, None))
+    backward = getattr(torch.ops.zoology_bench, f"{op}_conv_grad").default
+    for asked in ([True] * 6, [True, False, False, True, False, True]):
+        detached = [x.detach() for x in tensors]
+        torch.library.opcheck(backward, (dy, *detached, lags, None, asked))
 
 
 # torch's own tracer instantiates an autograd.Function, and warns of it.
@@ -68,26 +87,42 @@ def test_autocast_takes_a_narrow_gate_beside_a_wide_signal(op: str) -> None:
     assert torch.allclose(y, expected, atol=2e-2 * float(expected.abs().max()))
 
 
+def with_gradients(
+    op: str, inputs: dict[str, Tensor], dy: Tensor, shifts: Tensor | None
+) -> list[Tensor]:
+    leaves = {name: x.detach().requires_grad_() for name, x in inputs.items()}
+    y = call(triton_of(op), leaves, shifts)
+    return [y, *torch.autograd.grad(y, list(leaves.values()), dy)]
+
+
 @EVERY
-def test_layouts_do_not_matter(op: str) -> None:
-    inputs, _, shifts = draw(CELL, op)
-    expected = call(triton_of(op), inputs, shifts)
+@KINDS
+def test_layouts_do_not_matter(op: str, per_example: bool, dtype: torch.dtype) -> None:
+    cell = Cell(length=21, taps=5, dtype=dtype, per_example=per_example)
+    inputs, dy, shifts = draw(cell, op)
+    expected = with_gradients(op, inputs, dy, shifts)
     apart = dict(inputs)
     apart["u"] = inputs["u"].transpose(1, 2).contiguous().transpose(1, 2)
     apart["post_gate"] = torch.stack([inputs["post_gate"]] * 2, dim=-1)[..., 0]
-    apart["pre_gate"] = torch.cat([inputs["pre_gate"]] * 2, dim=1)[:, : CELL.channels]
+    apart["pre_gate"] = torch.cat([inputs["pre_gate"]] * 2, dim=1)[:, : cell.channels]
     apart["skip"] = inputs["skip"].repeat_interleave(2)[::2]
     apart["bias"] = inputs["bias"].T.contiguous().T
-    apart["h"] = inputs["h"].T.contiguous().T
-    assert torch.equal(call(triton_of(op), apart, shifts), expected)
+    apart["h"] = inputs["h"].mT.contiguous().mT
+    turned = dy.mT.contiguous().mT
+    for got, right in zip(with_gradients(op, apart, turned, shifts), expected, strict=True):
+        assert torch.equal(got, right)
     one = {**inputs, "u": inputs["u"][:1].expand_as(inputs["u"])}
     copied = {**one, "u": one["u"].contiguous()}
-    assert torch.equal(call(triton_of(op), one, shifts), call(triton_of(op), copied, shifts))
+    pairs = zip(
+        with_gradients(op, one, dy[:1].expand_as(dy), shifts),
+        with_gradients(op, copied, dy[:1].expand_as(dy).contiguous(), shifts),
+        strict=True,
+    )
+    assert all(torch.equal(got, right) for got, right in pairs)
 
 
 @EVERY
-@pytest.mark.parametrize("per_example", [False, True], ids=["shared", "per-example"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@KINDS
 def test_gradients_do_not_depend_on_which_are_asked_for(
     op: str, dtype: torch.dtype, per_example: bool
 ) -> None:
@@ -96,7 +131,7 @@ def test_gradients_do_not_depend_on_which_are_asked_for(
     leaves = {name: x.requires_grad_() for name, x in inputs.items()}
     y = call(triton_of(op), leaves, shifts)
     whole = dict(zip(leaves, torch.autograd.grad(y, list(leaves.values()), dy), strict=True))
-    for asked in (["u"], ["h"], ["pre_gate"], ["post_gate"], ["u", "h"], ["u", "h", "post_gate"]):
+    for asked in (["u"], ["h", "post_gate"], ["pre_gate"], ["u", "h"], ["u", "h", "post_gate"]):
         some = {name: x.detach().requires_grad_(name in asked) for name, x in inputs.items()}
         y = call(triton_of(op), some, shifts)
         grads = torch.autograd.grad(y, [some[name] for name in asked], dy)
@@ -129,6 +164,38 @@ def test_later_inputs_leak_no_further_than_documented(op: str, dtype: torch.dtyp
         assert moved <= LEAK[dtype] * rms
     else:
         assert moved == 0.0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_programs_that_take_several_examples_agree(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "fft_chunk", lambda batch, channels: 3)
+    check("fft", triton_of("fft"), Cell(length=70, taps=70, dtype=dtype, batch=7))
+
+
+# Range: fp16 ends at 65,504 and at 6e-8, which spectra and products of gradients pass.
+@pytest.mark.parametrize("per_example", [False, True], ids=["shared", "per-example"])
+@pytest.mark.parametrize(("length", "scale"), [(600, 1.0), (2100, 1.0), (600, 1e-2), (600, 30.0)])
+def test_fp16_transforms_keep_to_the_range_of_their_results(
+    length: int, scale: float, per_example: bool
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    h_shape = (2, 1, length) if per_example else (1, length)
+    u = scale * torch.rand(2, 1, length, generator=generator)
+    gate = (torch.ones(2, 1, length) / scale).half()
+    leaves = {
+        "u": u.half().requires_grad_(),
+        "h": (torch.rand(h_shape, generator=generator) / scale).half().requires_grad_(),
+        "post_gate": gate.requires_grad_(),
+    }
+    wide = {name: x.detach().double().requires_grad_() for name, x in leaves.items()}
+    dy = (torch.rand(2, 1, length, generator=generator) * min(scale, 1.0)).half()
+    y, exact_y = call(triton_of("fft"), leaves, None), call(exact, wide, None)
+    got = (y, *torch.autograd.grad(y, list(leaves.values()), dy))
+    right = (exact_y, *torch.autograd.grad(exact_y, list(wide.values()), dy.double()))
+    for a, b in zip(got, right, strict=True):
+        assert_within("fp16", a, b, b, TOLERANCE["fft", torch.float16])
 
 
 def test_batches_that_exceed_the_scratch_are_taken_in_pieces(

@@ -80,9 +80,13 @@ def filters(spectra: Tensor, shape: Shape, taps: int) -> Tensor:
     """The first taps of the real filters, (D, taps), whose transforms are (D, R, 2, N1, N2)."""
     turned = torch.complex(spectra[:, :, 0], spectra[:, :, 1]).permute(0, 3, 2, 1)
     h = torch.fft.ifft(turned.reshape(-1, shape.length))[:, :taps]
-    return (h * _turns(taps, shape, spectra.device).conj()).real
+    turns = _turns(taps, shape, spectra.device)
+    # The real part of h conj(turns). conj() would be lazy, and inside a traced operator nobody
+    # resolves it: the result was off in the fourth digit.
+    return h.real * turns.real + h.imag * turns.imag
 
 
+@functools.cache
 def _turns(taps: int, shape: Shape, device: torch.device) -> Tensor:
     # In fp64 first: the angle of a late position has few digits left in fp32.
     n = torch.arange(taps, dtype=torch.float64)

@@ -20,13 +20,24 @@ Verified in the interpreter and by compilation; never run on a GPU so far.
 import triton
 import triton.language as tl
 
-from zoology_bench.kernels.triton_common import load_gated, rounded, store_gated
+from zoology_bench.kernels.triton_common import COUNTS, load_gated, rounded, store_gated
 
 
 @triton.jit
 def load_planes(ptr, offset, PLANE: tl.constexpr):
     """Load the real and the imaginary plane of a table."""
     return tl.load(ptr + offset).to(tl.float32), tl.load(ptr + PLANE + offset).to(tl.float32)
+
+
+@triton.jit
+def magnitude(xr, xi):
+    """The power of two at or below the largest of all magnitudes, and at least 1e-30.
+
+    What is divided by it is below 2, and no bit of it is lost.
+    """
+    largest = tl.maximum(tl.max(tl.abs(xr)), tl.max(tl.abs(xi)))
+    bits = tl.maximum(largest, 1e-30).to(tl.int32, bitcast=True)
+    return (bits & 0x7F800000).to(tl.float32, bitcast=True)
 
 
 @triton.jit
@@ -44,7 +55,12 @@ def transform(
     PRECISION: tl.constexpr,
     EMULATE: tl.constexpr,
 ):
-    """The spectrum (rows of k1, N2) of a tile (N1, N2); xi counts only if COMPLEX."""
+    """The spectrum (rows of k1, N2) of a tile (N1, N2); xi counts only if COMPLEX, else is xr."""
+    if DOT == tl.float16:
+        # Its exponents do not reach far: gated products and tiny gradients would leave its range.
+        scale = magnitude(xr, xi)
+        xr *= 1.0 / scale
+        xi *= 1.0 / scale
     if COMPLEX:
         minus_xi = rounded(-xi, DOT, EMULATE)
         xi = rounded(xi, DOT, EMULATE)
@@ -65,6 +81,9 @@ def transform(
     cr = tl.dot(minus_bi, f2i, cr, input_precision=PRECISION)
     ci = tl.dot(br, f2i, input_precision=PRECISION)
     ci = tl.dot(bi, f2r, ci, input_precision=PRECISION)
+    if DOT == tl.float16:
+        cr *= scale
+        ci *= scale
     return cr, ci
 
 
@@ -84,6 +103,10 @@ def inverse(
     EMULATE: tl.constexpr,
 ):
     """The tile (N1, N2) of a spectrum; its imaginary part is formed only if COMPLEX."""
+    if DOT == tl.float16:
+        scale = magnitude(cr, ci)
+        cr *= 1.0 / scale
+        ci *= 1.0 / scale
     er = rounded(cr, DOT, EMULATE)
     minus_er = rounded(-cr, DOT, EMULATE)
     ei = rounded(ci, DOT, EMULATE)
@@ -101,6 +124,9 @@ def inverse(
         minus_br = rounded(-turned, DOT, EMULATE)
         yi = tl.dot(tl.trans(f1r), bi, input_precision=PRECISION)
         yi = tl.dot(tl.trans(f1i), minus_br, yi, input_precision=PRECISION)
+    if DOT == tl.float16:
+        yr *= scale
+        yi *= scale
     return yr, yi
 
 
@@ -137,7 +163,7 @@ def load_part(
     return xr, xi
 
 
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def fft_conv_kernel(
     x_ptr,
     x_b,
@@ -235,7 +261,7 @@ def fft_conv_kernel(
             store_gated(out2_ptr, out_base, out2_gate_ptr, out2_gate_base, y, n, mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def fft_part_kernel(
     x_ptr,
     x_b,
@@ -334,7 +360,7 @@ def fft_part_kernel(
     tl.store(out + M, yi)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def fft_combine_kernel(
     scratch_ptr,
     x_ptr,
@@ -396,7 +422,7 @@ def fft_combine_kernel(
         store_gated(out2_ptr, out_base, out2_gate_ptr, out2_gate_base, acc, n, mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def cross_spectrum_kernel(
     dy_ptr,
     dy_b,
@@ -481,7 +507,7 @@ def cross_spectrum_kernel(
     tl.store(out + M, gi)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def fft_gradients_kernel(
     dy_ptr,
     dy_b,

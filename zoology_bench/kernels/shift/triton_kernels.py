@@ -8,10 +8,10 @@ Verified in the interpreter and by compilation; never run on a GPU so far.
 import triton
 import triton.language as tl
 
-from zoology_bench.kernels.triton_common import load_gated, store_gated
+from zoology_bench.kernels.triton_common import COUNTS, load_gated, store_gated
 
 
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def shift_kernel(
     x_ptr,
     x_b,
@@ -73,7 +73,7 @@ def shift_kernel(
         store_gated(out2_ptr, out_base, out2_gate_ptr, out2_gate_base, acc, n, mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def shift_weight_kernel(
     dy_ptr,
     dy_b,

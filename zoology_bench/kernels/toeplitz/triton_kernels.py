@@ -17,10 +17,10 @@ Verified in the interpreter and by compilation; never run on a GPU so far.
 import triton
 import triton.language as tl
 
-from zoology_bench.kernels.triton_common import load_gated, rounded, store_gated
+from zoology_bench.kernels.triton_common import COUNTS, load_gated, rounded, store_gated
 
 
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def toeplitz_batch_kernel(
     x_ptr,
     x_b,
@@ -100,7 +100,7 @@ def toeplitz_batch_kernel(
         store_gated(out2_ptr, out_base, out2_gate_ptr, out2_gate_base, acc, n, mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def toeplitz_split_kernel(
     x_ptr,
     x_b,
