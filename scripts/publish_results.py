@@ -2,16 +2,20 @@
 
 zoology-bench run experiment=quickstart
 python scripts/publish_results.py quickstart --command "bash scripts/quickstart.sh"
+
+Rows of a later run join a published folder when both are sources.
 """
 
 import argparse
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from zoology_bench.reporting.aggregate import summarise
-from zoology_bench.reporting.files import atomic_write
+from zoology_bench.reporting.configs import encode_configs, known_configs
+from zoology_bench.reporting.files import atomic_write, save_results
 from zoology_bench.reporting.load import load_results
 from zoology_bench.reporting.readme import (
     published_shape_notes,
@@ -28,34 +32,49 @@ SHAPE_IS_CLAIMED = ("figure2_mini", "iclr24_figure2")
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("experiment")
-    parser.add_argument("--source", help="default: outputs/<experiment>/results.csv")
-    parser.add_argument("--command", help="what was typed; default: the run command")
+    parser.add_argument(
+        "--source",
+        action="append",
+        help="results.csv or output folder, may be given several times; "
+        "default: outputs/<experiment>/results.csv",
+    )
+    parser.add_argument(
+        "--command",
+        action="append",
+        help="what was typed, may be given several times; default: the run command",
+    )
     parser.add_argument("--note", action="append", default=[], help="a line for its README")
     options = parser.parse_args()
     experiment = options.experiment
-    source = Path(options.source or CHECKOUT / "outputs" / experiment / "results.csv")
-    command = options.command or f"zoology-bench run experiment={experiment}"
-    publish(experiment, source, command, options.note)
+    default = CHECKOUT / "outputs" / experiment / "results.csv"
+    sources = [Path(source) for source in options.source or [default]]
+    commands = options.command or [f"zoology-bench run experiment={experiment}"]
+    publish(experiment, sources, commands, options.note)
 
 
-def publish(experiment: str, source: Path, command: str, notes: list[str]) -> None:
-    """Write results/<experiment> from ``source`` and refresh the excerpt in README.md."""
-    frame = load_results([source])
+def publish(
+    experiment: str, sources: Sequence[Path], commands: Sequence[str], notes: Sequence[str]
+) -> None:
+    """Write results/<experiment> from ``sources`` and refresh the excerpt in README.md."""
+    frame = load_results(sources)
+    configs = known_configs(frame, sources)
     out = CHECKOUT / "results" / experiment
-    write_report([source], out, page=False)
+    write_report(sources, out, page=False)
+    # A report leaves alone what it reads; the folder must hold the other sources' rows as well.
+    save_results(frame, out / "results.csv")
+    if configs:
+        atomic_write(out / "configs.json", encode_configs(configs), out)
     summary = summarise(frame)
-    notes = [*notes, *result_notes(summary)]
-    if experiment in SHAPE_IS_CLAIMED:
-        notes += published_shape_notes(summary)
+    findings = published_shape_notes(summary) if experiment in SHAPE_IS_CLAIMED else []
     write_results_readme(
         out,
         experiment=experiment,
-        command=f"{command}\npython scripts/publish_results.py {experiment}",
+        command="\n".join([*commands, f"python scripts/publish_results.py {experiment}"]),
         hardware=_one(frame.hardware) + f", {_one(frame.threads)} thread(s) a run",
         commit=_one(frame.git_sha.str[:12] + frame.dirty.map({True: " (dirty)", False: ""})),
         date=_one(frame.timestamp.str[:10]),
         versions=_versions(frame),
-        notes=[*notes, _seconds_note(frame)],
+        notes=[*findings, *notes, *result_notes(summary), _seconds_note(frame)],
     )
     page = CHECKOUT / "README.md"
     text = page.read_text()

@@ -9,8 +9,11 @@ from zoology_bench.reporting.readme import (
 )
 
 
-def base_conv(accuracies):
-    """Summary of a BaseConv with the given accuracy by (seq_len, pairs, width)."""
+def base_conv(accuracies, law="slots(a=0.01)"):
+    """Summary of a BaseConv with the given accuracy by (seq_len, pairs, width).
+
+    ``law`` may name the length as ``{t}``.
+    """
     rows = [
         both_splits(
             accuracy,
@@ -20,6 +23,7 @@ def base_conv(accuracies):
             n_kv_pairs=p,
             n_queries=p,
             d_model=d,
+            distance_law=law.format(t=t),
         )
         for (t, p, d), accuracy in accuracies.items()
     ]
@@ -56,11 +60,29 @@ def test_failures_and_budgets_are_noted_with_their_place():
     assert note_of(notes, "Failed").startswith(
         "Failed: attention (recipe) D=64 at T=64 P=4: 1 of 3 runs (loss is NaN at step 12)"
     )
-    assert note_of(notes, "Budget-limited").startswith(
-        "Budget-limited: attention (recipe) D=64 at T=64 P=4: 1 of 3 runs"
+    assert note_of(notes, "Budget-limited") == (
+        "Budget-limited: attention (recipe); runs that still improved when the budget ended: "
+        "D=64 1/3 at T=64 P=4."
     )
     assert "Seeds per point: 3; all of them are in the numbers." in notes
     assert any("`recipe` initialisation already holds" in note for note in notes)
+
+
+def test_short_budgets_are_one_note_for_each_model_and_initialisation():
+    rows = frame(
+        both_splits(0.9, budget_limited=True),
+        both_splits(0.9, d_model=128, budget_limited=True),
+        both_splits(0.9, seq_len=128, budget_limited=True),
+        both_splits(0.9, d_model=128, seq_len=128),
+        both_splits(0.9, init="random", budget_limited=True),
+    )
+    notes = [note for note in result_notes(summarise(rows)) if note.startswith("Budget-limited")]
+    ended = "runs that still improved when the budget ended:"
+    assert notes == [
+        f"Budget-limited: attention (random); {ended} D=64 1/1 at T=64 P=4.",
+        f"Budget-limited: attention (recipe); {ended} "
+        "D=64 1/1, D=128 1/1 at T=64 P=4; D=64 1/1 at T=128 P=4.",
+    ]
 
 
 def test_an_incomplete_grid_of_learning_rates_is_noted_with_its_place():
@@ -141,6 +163,54 @@ def test_attention_that_misses_a_cell_is_said_with_its_numbers():
 def test_the_width_base_conv_needs_is_compared_along_pairs_and_length(accuracies, expected):
     note = note_of(published_shape_notes(base_conv(accuracies)), "base_conv (recipe)")
     assert expected in note
+
+
+@pytest.mark.parametrize(
+    ("law", "accuracies", "expected"),
+    [
+        pytest.param(
+            "uniform(lo=8, hi={t})",
+            {(32, 4, 32): 0.95, (64, 4, 32): 0.95},
+            "T=32 P=4: 32; T=64 P=4: 32. "
+            "Not the published shape: it grows in 0 of 1 series along length.",
+            id="the same width is enough",
+        ),
+        pytest.param(
+            "uniform(lo=8, hi={t})",
+            {(32, 4, 32): 0.95, (64, 4, 64): 0.95},
+            "As published, it grows in 1 of 1 series along length.",
+            id="grows",
+        ),
+        pytest.param(
+            "law_{t}(lo=8, hi=25)",
+            {(32, 4, 32): 0.95, (64, 4, 64): 0.95},
+            "The cells form no series along pairs or length to compare.",
+            id="another law",
+        ),
+    ],
+)
+def test_lengths_are_compared_where_the_bounds_of_one_law_move_with_them(law, accuracies, expected):
+    note = note_of(published_shape_notes(base_conv(accuracies, law)), "base_conv (recipe)")
+    assert expected in note
+
+
+def test_two_laws_at_one_length_are_two_series():
+    cells = [(t, f"uniform(lo=8, hi={hi})") for t in (32, 64) for hi in (16, 25)]
+    rows = [
+        both_splits(0.95, model="base_conv", seq_len=t, distance_law=law, data_hash=f"{t} {law}")
+        for t, law in cells
+    ]
+    note = note_of(published_shape_notes(summarise(frame(*rows))), "base_conv (recipe)")
+    assert "it grows in 0 of 2 series along length." in note
+
+
+def test_along_pairs_the_whole_law_must_agree():
+    rows = [
+        both_splits(0.95, model="base_conv", n_kv_pairs=p, distance_law=f"uniform(lo={p}, hi=25)")
+        for p in (2, 8)
+    ]
+    note = note_of(published_shape_notes(summarise(frame(*rows))), "base_conv (recipe)")
+    assert "The cells form no series" in note
 
 
 def test_a_missing_model_leaves_its_part_open():

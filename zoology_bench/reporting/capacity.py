@@ -19,9 +19,9 @@ from zoology_bench.reporting.tables import Row, format_quantity, markdown_table
 LEVELS = {"k50": 0.5, "k90": 0.9}
 _LEGEND = (
     "Pairs at which recall falls to .5 and .9 over cells that differ in nothing else, by a "
-    "logistic fit with its 95 % interval; recall is accuracy above the content-blind ceiling, as "
-    "a share of what is left above it. `>`: still higher at the largest load; `<`: lower at the "
-    "smallest; `?`: the runs do not tell."
+    "logistic fit with its 95 % interval; recall is accuracy above its floor, the content-blind "
+    "ceiling or the best baseline, as a share of what is left above it. `>`: still higher at the "
+    "largest load; `<`: lower at the smallest; `?`: the runs do not tell."
 )
 MIN_LOADS = 3
 """Numbers of pairs that a fit needs."""

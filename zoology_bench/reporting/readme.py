@@ -1,7 +1,7 @@
 """The README of a results folder: how the numbers came about and what they do not show."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from zoology_bench.reporting.tables import format_accuracy
 REACH = 0.9
 """Mean accuracy from which a width counts as enough for a cell."""
 
-_NOT_COMPARED = {"n_kv_pairs", "seq_len", "n_queries", "data_hash"}
+_NOT_COMPARED = {"n_kv_pairs", "seq_len", "n_queries", "distance_law", "data_hash"}
 
 
 def write_results_readme(
@@ -88,18 +88,28 @@ def result_notes(summary: pd.DataFrame) -> list[str]:
                 f"lr grid incomplete: {row['where']}: chosen among the {row['n_eligible']} of "
                 f"{row['n_choices']} choices with the most seeds."
             )
-    for row in trained:
-        if row["n_budget_limited"]:
-            notes.append(
-                f"Budget-limited: {row['where']}: {row['n_budget_limited']} of {row['n_seeds']} "
-                "runs still improved when the budget ended."
-            )
+    notes += _budget_notes(trained)
     if any(row["init"] == "recipe" for row in trained):
         notes.append(
             "The `recipe` initialisation already holds the structure of the solution; accuracies "
             "under it say what training can reach from there, not from scratch."
         )
     return notes
+
+
+def _budget_notes(trained: Sequence[Mapping]) -> list[str]:
+    """One note an arm, however many of its cells ran out of budget."""
+    places: dict[str, dict[str, list[str]]] = {}
+    for row in trained:
+        if row["n_budget_limited"]:
+            shown = f"{row['width']} {row['n_budget_limited']}/{row['n_seeds']}".strip()
+            places.setdefault(row["arm"], {}).setdefault(row["cell"], []).append(shown)
+    return [
+        f"Budget-limited: {arm}; runs that still improved when the budget ended: "
+        + "; ".join(f"{', '.join(shown)} at {cell}" for cell, shown in cells.items())
+        + "."
+        for arm, cells in places.items()
+    ]
 
 
 def published_shape_notes(summary: pd.DataFrame) -> list[str]:
@@ -179,11 +189,27 @@ def _series_along(
     """Needed widths of cells that differ along ``axis`` only, in its order."""
     other = {"n_kv_pairs": "seq_len", "seq_len": "n_kv_pairs"}[axis]
     fixed = [name for name in CELL if name not in _NOT_COMPARED] + [other]
-    series: dict[tuple, list[tuple[int, float]]] = {}
+    series: list[list[Mapping]] = []
+    for group in _alike(cells, lambda cell: (_law(cell), *(cell[name] for name in fixed))):
+        # A longer row has room for longer distances: along length, a law's bounds may move with it.
+        moves = axis == "seq_len" and len({cell[axis] for cell in group}) == len(group)
+        series += [group] if moves else _alike(group, lambda cell: cell["distance_law"])
+    return [
+        [width for _, width in sorted((cell[axis], needed[cell["cell"]]) for cell in one)]
+        for one in series
+        if len(one) > 1
+    ]
+
+
+def _law(cell: Mapping) -> str:
+    return str(cell["distance_law"]).partition("(")[0]
+
+
+def _alike(cells: Sequence[Mapping], key: Callable[[Mapping], object]) -> list[list[Mapping]]:
+    groups: dict[object, list[Mapping]] = {}
     for cell in cells:
-        key = tuple(cell[name] for name in fixed)
-        series.setdefault(key, []).append((cell[axis], needed[cell["cell"]]))
-    return [[width for _, width in sorted(one)] for one in series.values() if len(one) > 1]
+        groups.setdefault(key(cell), []).append(cell)
+    return list(groups.values())
 
 
 def _grows(widths: Sequence[float]) -> bool:
