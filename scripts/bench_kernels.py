@@ -21,7 +21,8 @@ from pathlib import Path
 
 import bench_kernels_gpu
 import torch
-from bench_kernels_gpu import Conv, call, rfft_conv, step, write_csv
+from bench_kernels_gpu import write_csv
+from bench_kernels_routes import Conv, call, rfft_conv, step
 from torch import Tensor
 
 from zoology_bench.kernels import causal_conv
