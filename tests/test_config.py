@@ -1,9 +1,13 @@
 """Configuration: presets compose, wrong input names its field, grids expand as the user asked."""
 
 import json
+import re
+from dataclasses import dataclass
 
 import pytest
+from omegaconf import OmegaConf
 
+from zoology_bench import config
 from zoology_bench.config import compose, plan, register_schemas
 from zoology_bench.mixers import MIXERS
 from zoology_bench.plain import to_plain
@@ -78,6 +82,71 @@ def test_wrong_input_gets_one_line_with_field_value_and_rule(overrides, message)
     line = str(translate(caught.value))
     assert message in line
     assert "\n" not in line
+
+
+@dataclass
+class Schedule:
+    steps: int = 1
+
+
+@dataclass
+class Planned:
+    schedule: Schedule | None = None
+
+
+UNSET = [
+    (["task.distance.lo=8"], "task.distance"),
+    (["task.distance={lo:8}"], "task.distance"),
+    (["task/distance=uniform", "task.distance=null", "task.distance.lo=8"], "task.distance"),
+    (["task=mqar_probe", "task.binding.lo=1", "task.distance.hi=40"], "task.binding"),
+    (["+task@eval_tasks.a=mqar", "eval_tasks.a.distance.lo=8"], "eval_tasks.a.distance"),
+    (["task.distance.lo=8,9"], "task.distance"),
+    (["task.distance={lo:8},{lo:9}"], "task.distance"),
+    (["model=baselines,attention", "task.distance.lo=8"], "task.distance"),
+]
+
+
+@pytest.mark.parametrize(("overrides", "key"), UNSET, ids=[" ".join(w) for w, _ in UNSET])
+def test_a_field_of_an_unset_law_is_refused_with_the_known_laws(overrides, key):
+    with pytest.raises(ValueError) as caught:
+        plan(overrides)
+    rule = rf"{key}\S+: {key} is not set; choose one first: \S+=uniform \(known: empirical, .*\)"
+    assert re.fullmatch(rule, str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("task", "key", "lo"),
+    [
+        ("task=mqar", "task.distance", 8),
+        ("task=mqar_probe", "task.binding", 0),
+        ("+task@eval_tasks.a=mqar", "eval_tasks.a.distance", 8),
+    ],
+    ids=["distance", "binding", "evaluated"],
+)
+def test_the_choice_that_the_error_names_can_be_made(task, key, lo):
+    bounds = [f"{key}.lo={lo}", f"{key}.hi={lo + 1}"]
+    with pytest.raises(ValueError, match="choose one first: ") as caught:
+        compose([task, *bounds])
+    choice = re.findall(r"first: (\S+)", str(caught.value))
+    compose([task, *choice, *bounds])
+
+
+def test_a_field_of_any_other_unset_value_is_refused_without_a_choice():
+    raw = OmegaConf.structured(Planned)
+    with pytest.raises(ValueError, match=r"^schedule\.steps=3: schedule is not set$"):
+        config._with_values(raw, ["schedule.steps=3"])
+
+
+def test_a_failed_assertion_over_anything_else_stays_one(monkeypatch):
+    composed = config.hydra_compose
+
+    def broken(name, overrides):
+        assert "seed=1" not in overrides, "a bug"
+        return composed(name, overrides=overrides)
+
+    monkeypatch.setattr(config, "hydra_compose", broken)
+    with pytest.raises(AssertionError, match="a bug"):
+        compose(["task/distance=uniform", "task.distance.lo=8", "seed=1", "task.distance.hi=9"])
 
 
 def test_a_bug_of_ours_is_not_called_the_users_fault():

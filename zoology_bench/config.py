@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
@@ -25,7 +25,7 @@ from zoology_bench.mixers import MIXERS
 from zoology_bench.presets import config_dir, preset_folders
 from zoology_bench.run_config import MODELS, RunConfig
 from zoology_bench.tasks import TASKS
-from zoology_bench.tasks.distance import DISTANCE_LAWS
+from zoology_bench.tasks.distance import DISTANCE_LAWS, DistanceLaw
 from zoology_bench.training.loggers import LOGGERS
 from zoology_bench.validation import unknown_name
 
@@ -79,6 +79,15 @@ def _check_keys(node: DictConfig, where: str) -> None:
 
 def compose_raw(overrides: Sequence[str], config_dirs: Sequence[str] = ()) -> DictConfig:
     """Compose run.yaml with command-line overrides (no sweeps) into a DictConfig."""
+    try:
+        return _composed(overrides, config_dirs)
+    except (AssertionError, AttributeError):
+        # OmegaConf takes a field of what holds nothing for a bug, and does not say which field.
+        _check_each_is_set(overrides, config_dirs)
+        raise
+
+
+def _composed(overrides: Sequence[str], config_dirs: Sequence[str]) -> DictConfig:
     register_schemas()
     GlobalHydra.instance().clear()
     try:
@@ -88,6 +97,43 @@ def compose_raw(overrides: Sequence[str], config_dirs: Sequence[str] = ()) -> Di
         raise ValueError("a preset includes itself, or presets include each other") from None
     except UnicodeDecodeError as error:
         raise ValueError(f"a preset is not UTF-8 text: {error}") from None
+
+
+def _check_each_is_set(overrides: Sequence[str], config_dirs: Sequence[str]) -> None:
+    """``_check_is_set`` for each override, on what those before it compose to."""
+    folders = preset_folders(config_dirs)
+    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    # Presets count first wherever they stand.
+    parsed.sort(key=lambda override: not _is_group(override.key_or_group, folders))
+    lines = [str(override.input_line) for override in parsed]
+    for n_before, override in enumerate(parsed):
+        _check_is_set(_composed(lines[:n_before], config_dirs), override)
+
+
+def _check_is_set(raw: DictConfig, override: Override) -> None:
+    """Refuse a value for a field of what is unset in ``raw``: there is no such field yet."""
+    *holders, last = override.key_or_group.split(".")
+    if isinstance(override.value(), dict):
+        holders.append(last)
+    node: Any = raw
+    for depth, name in enumerate(holders, start=1):
+        if not OmegaConf.is_dict(node) or name not in node:
+            return
+        if node[name] is None:
+            key = ".".join(holders[:depth])
+            raise ValueError(f"{override.input_line}: {key} is not set{_choice(node, name, key)}")
+        node = node[name]
+
+
+def _choice(holder: DictConfig, name: str, key: str) -> str:
+    """How to set a law that is unset; empty for any other field."""
+    kind = OmegaConf.get_type(holder)
+    if kind is None or DistanceLaw not in get_args(get_type_hints(kind).get(name)):
+        return ""
+    group = "task/distance" if key == "task.distance" else f"task/distance@{key}"
+    # The presets of tasks name a default for the one, which is replaced; the other is added.
+    sign = "" if name == "distance" else "+"
+    return f"; choose one first: {sign}{group}=uniform (known: {', '.join(sorted(DISTANCE_LAWS))})"
 
 
 def search_path(config_dirs: Sequence[str]) -> list[str]:
@@ -169,6 +215,9 @@ def _with_values(raw: DictConfig, overrides: list[str]) -> DictConfig:
             OmegaConf.update(changed, override.key_or_group, value, merge=True)
         except OmegaConfBaseException as error:
             raise ConfigCompositionException(str(error)) from error
+        except (AssertionError, AttributeError):
+            _check_is_set(changed, override)
+            raise
     return changed
 
 

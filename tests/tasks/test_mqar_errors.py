@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from zoology_bench.tasks.distance import Fixed
+from zoology_bench.tasks.distance import Fixed, Uniform
 from zoology_bench.tasks.mqar import MQAR
 
 BAD = [
@@ -34,6 +34,10 @@ BAD = [
     ({"seq_len": 14}, r"task\.seq_len=14 is too short for task\.n_kv_pairs=4: .* seq_len >= 15"),
     ({"distance": Fixed(values=[9, 13])}, r"task\.distance\.values=\[9, 13\] contains 9 and 13"),
     ({"distance": Fixed(values=[7])}, r"task\.distance\.values=7 is off"),
+    ({"distance": "uniform"}, r"task\.distance='uniform' is no distance law; known: .*LogUniform"),
+    ({"distance": Uniform}, r"task\.distance=<class .*Uniform'> is no distance law; known: Emp"),
+    ({"layout": "official", "distance": 8}, r"task\.distance=8 is no distance law; known: Emp"),
+    ({"layout": "probe", "n_queries": 1, "binding": 1}, r"task\.binding=1 is no distance law"),
     ({"binding": Fixed(values=[1])}, r"task\.binding needs task\.layout=probe"),
     ({"layout": "official", "seq_len": 65}, r"task\.seq_len=65 must be even"),
     ({"layout": "official", "seq_len": 14}, r"task\.seq_len=14 is too short .* seq_len >= 16"),

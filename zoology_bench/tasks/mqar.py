@@ -11,7 +11,7 @@ from zoology_bench.data.batch import Batch
 from zoology_bench.data.buffers import BufferPool, fresh
 from zoology_bench.data.layout import PublicLayout, Vocabulary
 from zoology_bench.tasks.base import Task, check_rows
-from zoology_bench.tasks.distance import DistanceLaw
+from zoology_bench.tasks.distance import DISTANCE_LAWS, DistanceLaw
 from zoology_bench.tasks.generator import RowGenerator
 from zoology_bench.tasks.layouts import LAYOUTS
 from zoology_bench.tasks.layouts.base import Layout, LayoutSpec
@@ -174,6 +174,10 @@ class MQAR(_Built):
         check_int("task.n_filler_tokens", self.n_filler_tokens, 1)
         check_name("task.layout", self.layout, LAYOUTS)
         check_name("task.filler", self.filler, FILLERS)
+        for field, law in (("distance", self.distance), ("binding", self.binding)):
+            if law is not None and not isinstance(law, DistanceLaw):
+                known = ", ".join(sorted(kind.__name__ for kind in DISTANCE_LAWS.values()))
+                raise ValueError(f"task.{field}={law!r} is no distance law; known: {known}")
         for field in ("rebind_rate", "absent_rate", "power_a"):
             value = getattr(self, field)
             if isinstance(value, bool) or not isinstance(value, int | float):
