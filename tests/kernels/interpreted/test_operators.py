@@ -49,9 +49,11 @@ def test_operator_passes_torchs_own_checks(op: str, per_example: bool, dtype: to
     operator = getattr(torch.ops.zoology_bench, f"{op}_conv").default
     torch.library.opcheck(operator, (*tensors, lags, None))
     backward = getattr(torch.ops.zoology_bench, f"{op}_conv_grad").default
-    for asked in ([True] * 6, [True, False, False, True, False, True]):
-        detached = [x.detach() for x in tensors]
-        torch.library.opcheck(backward, (dy, *detached, lags, None, asked))
+    detached = [x.detach() for x in tensors]
+    torch.library.opcheck(backward, (dy, *detached, lags, None, [True] * 6))
+    if op == "fft":  # whose other kernels make a part of the gradients
+        some = [True, False, False, True, False, True]
+        torch.library.opcheck(backward, (dy, *detached, lags, None, some))
 
 
 # torch's own tracer instantiates an autograd.Function, and warns of it.
@@ -131,7 +133,7 @@ def test_gradients_do_not_depend_on_which_are_asked_for(
     leaves = {name: x.requires_grad_() for name, x in inputs.items()}
     y = call(triton_of(op), leaves, shifts)
     whole = dict(zip(leaves, torch.autograd.grad(y, list(leaves.values()), dy), strict=True))
-    for asked in (["u"], ["h", "post_gate"], ["pre_gate"], ["u", "h"], ["u", "h", "post_gate"]):
+    for asked in (["u"], ["h", "post_gate"], ["u", "h", "pre_gate"]):
         some = {name: x.detach().requires_grad_(name in asked) for name, x in inputs.items()}
         y = call(triton_of(op), some, shifts)
         grads = torch.autograd.grad(y, [some[name] for name in asked], dy)
