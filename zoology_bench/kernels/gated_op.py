@@ -74,8 +74,7 @@ def register(op: str, passes: Passes) -> Callable[..., Tensor]:
             skip=skip,
             bias=bias,
             correlate=False,
-            precision=precision,
-            **_extra(shifts),
+            **_options(precision, shifts),
         )
         return y
 
@@ -101,8 +100,10 @@ def register(op: str, passes: Passes) -> Callable[..., Tensor]:
     return call
 
 
-def _extra(shifts: Tensor | None) -> dict[str, Tensor]:
-    return {} if shifts is None else {"shifts": shifts}
+def _options(precision: str | None, shifts: Tensor | None) -> dict[str, Any]:
+    """What every launcher of a room gets besides its operands."""
+    deltas = {} if shifts is None else {"shifts": shifts}
+    return {"precision": precision, **deltas}
 
 
 def _register_backward(op: str, passes: Passes) -> Callable[..., list[Tensor]]:
@@ -123,8 +124,7 @@ def _register_backward(op: str, passes: Passes) -> Callable[..., list[Tensor]]:
             empty = fake(dy, *inputs, shifts, precision, needs)
             return [torch.zeros_like(grad) for grad in empty]
         gates = Gates(pre_gate=pre_gate, post_gate=post_gate, skip=skip, bias=bias)
-        extra = _extra(shifts)
-        grads = _gradients(passes, dy, u, h, gates, precision, needs, extra)
+        grads = _gradients(passes, dy, u, h, gates, needs, _options(precision, shifts))
         return [g if g is not None else u.new_empty(0) for g in grads]
 
     def fake(
@@ -156,19 +156,16 @@ def _gradients(
     u: Tensor,
     h: Tensor,
     gates: Gates,
-    precision: str | None,
     needs: list[bool],
-    extra: dict[str, Tensor],
+    options: dict[str, Any],
 ) -> list[Tensor | None]:
     """Gradients of u, h, pre_gate, post_gate, skip and bias, where needed."""
     need_u, need_h, need_pre, need_post, need_skip, need_bias = needs
     found = None
     if need_u and need_h and passes.joint is not None:
-        found = passes.joint(
-            dy, u, h, gates, need_pre=need_pre, need_post=need_post, precision=precision, **extra
-        )
+        found = passes.joint(dy, u, h, gates, need_pre=need_pre, need_post=need_post, **options)
     if found is None:
-        found = _separately(passes, dy, u, h, gates, precision, needs, extra)
+        found = _separately(passes, dy, u, h, gates, needs, options)
     d_skip = d_bias = None
     if need_skip or need_bias:
         d_skip, d_bias = skip_and_bias_grads(dy, u, gates)
@@ -182,9 +179,8 @@ def _separately(
     u: Tensor,
     h: Tensor,
     gates: Gates,
-    precision: str | None,
     needs: list[bool],
-    extra: dict[str, Tensor],
+    options: dict[str, Any],
 ) -> Gradients:
     """One pass each for the output's gate, for signal and input gate, and for the filter."""
     need_u, need_h, need_pre, need_post, *_ = needs
@@ -192,22 +188,14 @@ def _separately(
     du = d_pre = d_post = dh = None
     if need_post:
         (d_post,) = passes.signal(
-            u, pre, h, (dy,), skip=skip, bias=bias, correlate=False, precision=precision, **extra
+            u, pre, h, (dy,), skip=skip, bias=bias, correlate=False, **options
         )
     if need_u or need_pre:
         out_gates: OutGates = (pre, u) if need_pre else (pre,)
         du, *rest = passes.signal(
-            dy,
-            post,
-            h,
-            out_gates,
-            skip=skip,
-            bias=None,
-            correlate=True,
-            precision=precision,
-            **extra,
+            dy, post, h, out_gates, skip=skip, bias=None, correlate=True, **options
         )
         d_pre = rest[0] if rest else None
     if need_h:
-        dh = passes.filter(dy, post, u, pre, h, precision=precision, **extra)
+        dh = passes.filter(dy, post, u, pre, h, **options)
     return Gradients(u=du, h=dh, pre_gate=d_pre, post_gate=d_post)

@@ -30,6 +30,13 @@ def load_planes(ptr, offset, PLANE: tl.constexpr):
 
 
 @triton.jit
+def load_factor(ptr, offset, PLANE: tl.constexpr, DOT: tl.constexpr, EMULATE: tl.constexpr):
+    """Load both planes of a matrix operand, rounded for the products that it takes part in."""
+    real, imaginary = load_planes(ptr, offset, PLANE)
+    return rounded(real, DOT, EMULATE), rounded(imaginary, DOT, EMULATE)
+
+
+@triton.jit
 def magnitude(xr, xi):
     """The power of two at or below the largest of all magnitudes, and at least 1e-30.
 
@@ -213,12 +220,8 @@ def fft_conv_kernel(
     n1 = tl.arange(0, N1)[:, None]
     n2 = tl.arange(0, N2)
     n = n1 * N2 + n2[None, :]
-    f1r, f1i = load_planes(f1_ptr, n1 * N1 + tl.arange(0, N1)[None, :], N1 * N1)
-    f2r, f2i = load_planes(f2_ptr, n2[:, None] * N2 + n2[None, :], N2 * N2)
-    f1r = rounded(f1r, DOT, EMULATE)
-    f1i = rounded(f1i, DOT, EMULATE)
-    f2r = rounded(f2r, DOT, EMULATE)
-    f2i = rounded(f2i, DOT, EMULATE)
+    f1r, f1i = load_factor(f1_ptr, n1 * N1 + tl.arange(0, N1)[None, :], N1 * N1, DOT, EMULATE)
+    f2r, f2i = load_factor(f2_ptr, n2[:, None] * N2 + n2[None, :], N2 * N2, DOT, EMULATE)
     first = tl.program_id(0) // D * CHUNK
     for b in range(first, tl.minimum(first + CHUNK, B)):
         row = d * 0 + b
@@ -307,14 +310,10 @@ def fft_part_kernel(
     n1 = tl.arange(0, N1)[:, None]
     n2 = tl.arange(0, N2)
     m = n1 * N2 + n2[None, :]
-    f1r, f1i = load_planes(
-        f1_ptr + part * (2 * N1 * N1), n1 * N1 + tl.arange(0, N1)[None, :], N1 * N1
+    f1r, f1i = load_factor(
+        f1_ptr + part * (2 * N1 * N1), n1 * N1 + tl.arange(0, N1)[None, :], N1 * N1, DOT, EMULATE
     )
-    f2r, f2i = load_planes(f2_ptr, n2[:, None] * N2 + n2[None, :], N2 * N2)
-    f1r = rounded(f1r, DOT, EMULATE)
-    f1i = rounded(f1i, DOT, EMULATE)
-    f2r = rounded(f2r, DOT, EMULATE)
-    f2i = rounded(f2i, DOT, EMULATE)
+    f2r, f2i = load_factor(f2_ptr, n2[:, None] * N2 + n2[None, :], N2 * N2, DOT, EMULATE)
     phases = phase_ptr + part * (2 * R)
     twiddles = twiddle_ptr + part * (2 * M)
     zr, zi = load_part(
@@ -468,12 +467,10 @@ def cross_spectrum_kernel(
     k1 = tl.program_id(1) % N_BLOCKS * BLOCK_K1 + tl.arange(0, BLOCK_K1)[:, None]
     m = n1[:, None] * N2 + n2[None, :]
     k = k1 * N2 + n2[None, :]
-    f1r, f1i = load_planes(f1_ptr + part * (2 * N1 * N1), k1 * N1 + n1[None, :], N1 * N1)
-    f2r, f2i = load_planes(f2_ptr, n2[:, None] * N2 + n2[None, :], N2 * N2)
-    f1r = rounded(f1r, DOT, EMULATE)
-    f1i = rounded(f1i, DOT, EMULATE)
-    f2r = rounded(f2r, DOT, EMULATE)
-    f2i = rounded(f2i, DOT, EMULATE)
+    f1r, f1i = load_factor(
+        f1_ptr + part * (2 * N1 * N1), k1 * N1 + n1[None, :], N1 * N1, DOT, EMULATE
+    )
+    f2r, f2i = load_factor(f2_ptr, n2[:, None] * N2 + n2[None, :], N2 * N2, DOT, EMULATE)
     phases = phase_ptr + part * (2 * R)
     twiddles = twiddle_ptr + part * (2 * M)
     gr = tl.zeros((BLOCK_K1, N2), tl.float32)
@@ -551,9 +548,9 @@ def fft_gradients_kernel(
     """Every gradient but those of skip and bias, for CHUNK examples of one channel in one tile.
 
     For a shared filter two transforms and two inverses replace the four and two of separate
-    kernels, for one per example three and three the six and three, and each
-    operand is read from memory once. The filter is w, with dw (B, D, L_W), or what spectrum_ptr
-    holds, with dw (chunks, D, 2, N1, N2) fp32 for the sums of the cross-spectra.
+    kernels, for one per example three and three the six and three, and each operand is read from
+    memory once. The filter is w, with dw (B, D, L_W), or what spectrum_ptr holds, with dw (chunks,
+    D, 2, N1, N2) fp32 for the sums of the cross-spectra.
     """
     M: tl.constexpr = N1 * N2
     d = (tl.program_id(0) % D).to(tl.int64)
@@ -562,12 +559,8 @@ def fft_gradients_kernel(
     n2 = tl.arange(0, N2)
     n = n1 * N2 + n2[None, :]
     mask = n < L
-    f1r, f1i = load_planes(f1_ptr, n1 * N1 + tl.arange(0, N1)[None, :], N1 * N1)
-    f2r, f2i = load_planes(f2_ptr, n2[:, None] * N2 + n2[None, :], N2 * N2)
-    f1r = rounded(f1r, DOT, EMULATE)
-    f1i = rounded(f1i, DOT, EMULATE)
-    f2r = rounded(f2r, DOT, EMULATE)
-    f2i = rounded(f2i, DOT, EMULATE)
+    f1r, f1i = load_factor(f1_ptr, n1 * N1 + tl.arange(0, N1)[None, :], N1 * N1, DOT, EMULATE)
+    f2r, f2i = load_factor(f2_ptr, n2[:, None] * N2 + n2[None, :], N2 * N2, DOT, EMULATE)
     gr = tl.zeros((N1, N2), tl.float32)
     gi = tl.zeros((N1, N2), tl.float32)
     first = tl.program_id(0) // D * CHUNK
